@@ -1,0 +1,42 @@
+# Every target does its own set-up; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Make .venv with everything the other targets need
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml requirements/check_prerequisites.py
+	@$(PYTHON) requirements/check_prerequisites.py
+	@echo "setting up $(VENV) (Spark is a download of about 450 MB the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: lock
+lock: setup ## Resolve the requirements again: pinned, hashed, without addresses
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --annotation-style line -c requirements/constraints.txt pyproject.toml -o requirements/run.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --annotation-style line -c requirements/constraints.txt -c requirements/run.txt \
+	  pyproject.toml requirements/dev.in -o requirements/dev.txt
+
+.PHONY: check
+check: setup ## Format, lint, types, import layers, unit and property tests (about a minute)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit tests/property
+
+.PHONY: test
+test: check ## Everything above, then real brokers and real Spark
+	$(BIN)/python -m pytest tests/contract tests/integration tests/spark

@@ -1,0 +1,88 @@
+"""What the loop is told: untrusted facts, each stamped by the caller of `decide` only through `now`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from discovery.core.errors import FailureKind
+from discovery.core.model import (
+    Broker,
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    PartitionOffsets,
+    TopicId,
+    TopicMetadata,
+    TopicName,
+    TopicPartition,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOutcome:
+    """What happened when one address was asked on its own.
+
+    `failure` is None after an answer; else one of REFUSED, SILENT, UNRESOLVABLE, NOT_KAFKA,
+    AUTH_FAILED, TLS_FAILED. FOREIGN_CLUSTER and STALE are conclusions, drawn in `verdict.py`.
+    """
+
+    address: BrokerAddress
+    failure: Verdict | None = None
+    tcp_only: bool = False
+    """True: a connection was accepted and nothing more was asked; proves no Kafka and no cluster."""
+    cluster_id: ClusterId | None = None
+    brokers: tuple[Broker, ...] = ()
+    elapsed_seconds: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataAnswer:
+    """A cluster's reply to the pooled client."""
+
+    cluster_id: ClusterId | None
+    brokers: tuple[Broker, ...]
+    topics: tuple[TopicMetadata, ...] = ()
+    """Topics that exist; asked ones that do not are in `unknown_topics`."""
+    unknown_topics: tuple[TopicName, ...] = ()
+    """Topics we asked for by name which this broker says do not exist."""
+    complete: bool = False
+    """True when all topics were asked for, so that absence means "does not exist"."""
+    controller_id: BrokerId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataFailure:
+    """The pooled client got no usable reply."""
+
+    kind: FailureKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIdsAnswer:
+    """Topic ids by name; a topic that is missing is unknown, not gone."""
+
+    topic_ids: Mapping[TopicName, TopicId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsAnswer:
+    """Offsets one leader told us. Partitions we asked for and that are absent here are unknown."""
+
+    leader_id: BrokerId
+    asked: tuple[TopicPartition, ...]
+    offsets: Mapping[TopicPartition, PartitionOffsets]
+    detail: str = ""
+    """Why nothing, or not all, was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckCall:
+    """A call did not come back within its deadline and a grace; its thread was abandoned."""
+
+    name: str
+    seconds: float
+
+
+Answer = ProbeOutcome | MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer | StuckCall

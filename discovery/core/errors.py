@@ -1,0 +1,59 @@
+"""Every error this project raises on purpose, by cause; foreign errors are translated at the border."""
+
+from enum import Enum
+from typing import ClassVar
+
+
+class DiscoveryError(Exception):
+    """Base of all errors raised on purpose; `str()` is one line fit for a user."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(DiscoveryError):
+    """A wrong option, value or combination. Names the option, the value, the limit and the remedy."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class KafkaUnreachableError(DiscoveryError):
+    """No living broker within the limit; the text carries one verdict per address."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class DataLossError(DiscoveryError):
+    """Records between two offsets can no longer be read, or a topic was recreated."""
+
+
+class StateError(DiscoveryError):
+    """A state file is held by somebody else or cannot be written."""
+
+
+class FailureKind(Enum):
+    """Why one call to Kafka failed; the loop treats each kind in its own way."""
+
+    TRANSIENT = "transient"
+    """Timeout, transport, leader not available: back off, ask another broker."""
+    AUTH = "auth"
+    """SASL or ACL refused us: retry slowly, never hammer."""
+    TLS = "tls"
+    """The TLS handshake failed."""
+    TOPIC_UNKNOWN = "topic_unknown"
+    """The broker does not know the topic."""
+    EMPTY = "empty"
+    """A successful answer without a broker in it: worth as little as no answer."""
+    BUG = "bug"
+    """Anything we did not expect."""
+
+
+class GatewayError(DiscoveryError):
+    """One call to Kafka failed. A value for the loop, never a reason to end a query."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        """Keep the kind beside one line of detail that names broker or topic."""
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail

@@ -1,0 +1,152 @@
+"""What Spark sees of the loop: a view from memory, and a few questions that do ask Kafka.
+
+The Spark source depends on these two protocols alone. `embedded.py` runs a loop in this process.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from discovery.core.model import (
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    Generation,
+    Isolation,
+    LoopState,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition as a planner needs it. None is unknown."""
+
+    topic_id: TopicId | None
+    leader_id: BrokerId | None
+    leader: BrokerAddress | None
+    leader_epoch: int | None = None
+    start_offset: int | None = None
+    """Earliest readable offset."""
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    parked_reason: str | None = None
+    """Not None: do not plan it now; the sentence says why (no leader, leader silent, unknown end offset, topic gone)."""
+    parked_since_wall: float | None = None
+
+    def end_offset(self, isolation: Isolation) -> int | None:
+        """Return the end a reader of this isolation may read up to, or None while it is unknown."""
+        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressReport:
+    """What we think of one address, for tables and messages."""
+
+    verdict: Verdict | None
+    """None: not asked yet."""
+    detail: str = ""
+    since_wall: float | None = None
+    configured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedView:
+    """An immutable picture. `version` grows with every change of anything in it, `generation` with the snapshot."""
+
+    version: int
+    generation: Generation
+    state: LoopState
+    cluster_id: ClusterId | None
+    age_seconds: float
+    """Since a trusted answer last confirmed it."""
+    bootstrap: tuple[BrokerAddress, ...]
+    """Vetted living brokers, best first; never empty once one was alive (then the last known ones)."""
+    partitions: Mapping[TopicPartition, PartitionView] = field(default_factory=lambda: MappingProxyType({}))
+    """Followed partitions, parked ones included, ordered by topic and partition."""
+    missing_topics: tuple[TopicName, ...] = ()
+    """Subscribed by name and not there, confirmed."""
+    addresses: Mapping[BrokerAddress, AddressReport] = field(default_factory=lambda: MappingProxyType({}))
+    sentence: str = ""
+    """What the last cycle concluded."""
+    fatal: str | None = None
+    """Not None: waiting will not help (wrong cluster, bad credentials); names the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interest:
+    """Which partitions a follower wants: exactly one of the three."""
+
+    topics: tuple[TopicName, ...] = ()
+    """`subscribe`: these topics, with all their partitions."""
+    pattern: str | None = None
+    """`subscribePattern`: unanchored regular expression (find), in the syntax both Java and Python share."""
+    assigned: tuple[TopicPartition, ...] = ()
+    """`assign`: exactly these partitions; new ones are not discovered."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+class PartitionFeed(Protocol):
+    """Follows partitions for one reader. Thread-safe. The constructor does no I/O; `start` begins the work."""
+
+    def start(self) -> None:
+        """Begin following; returns at once; a second call does nothing.
+
+        Raises:
+            StateError: the state is held by another process.
+        """
+        ...
+
+    def view(self) -> FeedView:
+        """Return the picture of this moment; from memory, in microseconds."""
+        ...
+
+    def wait(self, version: int, timeout_seconds: float) -> FeedView:
+        """Return as soon as the picture is newer than `version`, else the current one after the timeout."""
+        ...
+
+    def refresh(self, timeout_seconds: float) -> FeedView:
+        """Ask Kafka now for metadata and end offsets of all followed partitions; return a picture that holds the answers.
+
+        Partitions whose leader did not answer in time are parked in it.
+
+        Raises:
+            KafkaUnreachableError: no living broker answered in time; carries a verdict per address.
+        """
+        ...
+
+    def ack(self, generation: Generation) -> None:
+        """Say that this generation is in use."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the work and release files and sockets; blocks <= 5 s; a second call does nothing."""
+        ...
+
+
+class OffsetService(Protocol):
+    """Questions that cost I/O, each with a timeout. Asked at starts, never on a normal trigger."""
+
+    def resolve(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Turn -2 (earliest), -1 (latest) or, with `by_timestamp`, epoch milliseconds into offsets.
+
+        Returns:
+            Offsets >= 0; a partition whose leader did not answer, or with no record at or after the
+            timestamp, is absent.
+
+        Raises:
+            KafkaUnreachableError: nothing was answered at all.
+        """
+        ...
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        """Return a group's committed offsets; partitions without one are absent."""
+        ...

@@ -1,0 +1,128 @@
+"""The seam to Kafka: what the loop may ask, each question with a mandatory timeout.
+
+`confluent.py` answers with librdkafka; `tests/fakes` has a scripted twin. One contract suite runs on both.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from discovery.core.answers import MetadataAnswer, ProbeOutcome
+from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSpec:
+    """Which offset of a partition is asked for: exactly one of earliest, latest, a timestamp."""
+
+    timestamp_milliseconds: int | None = None
+    latest: bool = False
+
+
+EARLIEST = OffsetSpec()
+LATEST = OffsetSpec(latest=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndEpoch:
+    """An offset >= 0 and the leader epoch it was told under (None: unknown)."""
+
+    offset: int
+    leader_epoch: int | None = None
+
+
+class Gateway(Protocol):
+    """One client bootstrapped with a list of vetted addresses. Thread-safe; never retries by itself."""
+
+    def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
+        """Ask for brokers and topics; `topics=None` asks for all, an empty collection for brokers only.
+
+        Returns:
+            An answer with >= 1 broker. Never creates a topic.
+
+        Raises:
+            GatewayError: no answer, an answer without brokers (EMPTY), authentication or TLS failure.
+
+        Runs: a worker thread of the loop; blocks <= 2 x timeout_seconds (librdkafka restarts its wait when
+        the asked broker leaves the cluster); the caller bounds it once more.
+        """
+        ...
+
+    def describe_topic_ids(
+        self, topics: Collection[TopicName], *, timeout_seconds: float
+    ) -> Mapping[TopicName, TopicId]:
+        """Ask for topic ids. Unknown or unanswered topics are absent.
+
+        Raises:
+            GatewayError: nothing was answered at all.
+
+        Runs: a worker thread of the loop; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        timeout_seconds: float,
+    ) -> Mapping[TopicPartition, OffsetAndEpoch]:
+        """Ask for one offset per partition; callers pass the partitions of *one* leader.
+
+        Returns:
+            Offsets >= 0. A partition whose offset is unknown (dead leader, error, negative) is absent;
+            for a timestamp after the last record the offset is absent too.
+
+        Raises:
+            GatewayError: nothing was answered at all.
+
+        Runs: a worker thread of the loop; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        """Ask for a group's committed offsets; partitions without one are absent.
+
+        Raises:
+            GatewayError: the coordinator did not answer.
+
+        Runs: a worker thread; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the client; safe to call twice. May block on a slow resolver, so call it on a thread of its own."""
+        ...
+
+
+class GatewayFactory(Protocol):
+    """Makes a `Gateway` for a bootstrap list; does no I/O that blocks."""
+
+    def __call__(self, bootstrap: Sequence[BrokerAddress]) -> Gateway:
+        """Build the client; raises ConfigError for options librdkafka refuses."""
+        ...
+
+
+class Vetter(Protocol):
+    """Asks addresses one by one, all in parallel, within one timeout."""
+
+    def vet(
+        self,
+        addresses: Collection[BrokerAddress],
+        *,
+        connect_timeout_seconds: float,
+        request_timeout_seconds: float,
+        full: Collection[BrokerAddress] = (),
+        on_outcome: Callable[[ProbeOutcome], None],
+    ) -> None:
+        """Report exactly one outcome per address, as soon as it is known, on any thread.
+
+        Step one (DNS and TCP) runs for all; step two (a metadata request through a client that knows this
+        address alone) for those in `full` that accepted a connection. The others end as `tcp_only`.
+
+        Runs: a worker thread of the loop; blocks <= connect + request timeout, whatever the number of addresses.
+        """
+        ...

@@ -1,0 +1,38 @@
+"""Say in one line what is missing before anything is downloaded. Needs no package."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_JAVA = 17
+
+
+def java_major() -> int | None:
+    """Return Java's major version, or None where no `java` can be run."""
+    if shutil.which("java") is None:
+        return None
+    shown = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+    return int(found.group(1)) if found else None
+
+
+def problem() -> str | None:
+    """Return the first unmet prerequisite as a sentence, or None."""
+    if sys.version_info < MINIMUM_PYTHON:
+        have = ".".join(map(str, sys.version_info[:3]))
+        return f"Python {have} is too old: install Python 3.11 or newer and run `make PYTHON=python3.11 …`"
+    major = java_major()
+    if major is None:
+        return "Java is missing: install a Java 17 runtime and put `java` on the PATH"
+    if major < MINIMUM_JAVA:
+        return f"Java {major} is too old: Kafka and Spark need Java 17; put a newer `java` first on the PATH"
+    return None
+
+
+if __name__ == "__main__":
+    found = problem()
+    if found:
+        print(f"kafka-discovery: {found}", file=sys.stderr)
+        raise SystemExit(2)
