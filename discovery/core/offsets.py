@@ -1,0 +1,53 @@
+"""The book of offsets: what leaders said, and since when they say nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from discovery.core.answers import OffsetsAnswer
+from discovery.core.model import PartitionOffsets, TopicName, TopicPartition
+
+_UNKNOWN = PartitionOffsets()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetBook:
+    """Offsets by partition, and the partitions whose last question stayed unanswered."""
+
+    offsets: Mapping[TopicPartition, PartitionOffsets] = field(default_factory=dict)
+    unanswered: Mapping[TopicPartition, tuple[float, str]] = field(default_factory=dict)
+    """Since when (monotonic) and why."""
+
+    def told(self, answer: OffsetsAnswer, *, now: float) -> "OffsetBook":
+        """Return the book after one leader's answer.
+
+        An answer may hold the end, the start or both; what it leaves out stays as it was. A partition that was asked
+        and not answered keeps its offsets and is marked: an unknown end is not a smaller end.
+        """
+        offsets = dict(self.offsets)
+        unanswered = dict(self.unanswered)
+        for partition in answer.asked:
+            told = answer.offsets.get(partition)
+            if told is None:
+                unanswered.setdefault(partition, (now, answer.detail or "its leader did not tell"))
+            else:
+                offsets[partition] = _merged(offsets.get(partition, _UNKNOWN), told)
+                unanswered.pop(partition, None)
+        return OffsetBook(offsets=offsets, unanswered=unanswered)
+
+    def without_topic(self, topic: TopicName) -> "OffsetBook":
+        """Return the book without a topic that was recreated: its old offsets mean nothing now."""
+        return OffsetBook(
+            offsets={tp: known for tp, known in self.offsets.items() if tp.topic != topic},
+            unanswered={tp: why for tp, why in self.unanswered.items() if tp.topic != topic},
+        )
+
+
+def _merged(old: PartitionOffsets, told: PartitionOffsets) -> PartitionOffsets:
+    return replace(
+        old,
+        **{
+            name: value
+            for name in ("start_offset", "high_watermark", "last_stable_offset", "leader_epoch")
+            if (value := getattr(told, name)) is not None
+        },
+    )

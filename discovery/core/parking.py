@@ -1,0 +1,31 @@
+"""Why a partition must not be planned now."""
+
+from discovery.core.model import PartitionMetadata
+from discovery.core.state import State
+
+
+def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool, unanswered: str | None) -> str | None:
+    """Return one sentence, or None for a partition that can be read.
+
+    Args:
+        partition: From the snapshot.
+        state: For the leader's address and verdict.
+        end_known: Whether an end offset was ever told for it.
+        unanswered: Why its last offsets question stayed unanswered, or None.
+
+    Runs: anywhere (pure).
+    """
+    if partition.leader_id is None:
+        return "it has no leader"
+    leader = state.snapshot.broker(partition.leader_id) if state.snapshot else None
+    if leader is None:
+        return f"its leader, broker {partition.leader_id}, is not listed"
+    known = state.addresses.get(leader.address)
+    name = f"its leader, broker {leader.broker_id} at {leader.address},"
+    if known is not None and known.verdict is not None and not known.alive:
+        return f"{name} is {known.verdict.value.replace('_', ' ')}"
+    if unanswered is not None:
+        return f"{name} does not tell its end offset: {unanswered}"
+    if not end_known:
+        return f"{name} has not told its end offset yet"
+    return None

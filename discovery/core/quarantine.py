@@ -1,0 +1,117 @@
+"""Who rests until when, who is asked next, and the rule that never everybody rests.
+
+An address rests after each failure (full jitter, doubling, capped). Wrong and locked ones rest the cap at once.
+While fewer than two addresses live, dead ones are asked every cycle again: resting is for healthy clusters.
+"""
+
+from dataclasses import dataclass, replace
+
+from discovery.core.answers import ProbeOutcome
+from discovery.core.backoff import fraction_of, full_jitter
+from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.policy import Policy
+from discovery.core.state import AddressState, State
+from discovery.core.verdict import DEAD, LOCKED, WRONG
+
+_ENOUGH_ALIVE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Whom to ask now: `full` must prove themselves, `connect` only show that somebody listens."""
+
+    full: tuple[BrokerAddress, ...] = ()
+    connect: tuple[BrokerAddress, ...] = ()
+
+
+def rest_seconds(address: BrokerAddress, verdict: Verdict, failures: int, *, salt: int, policy: Policy) -> float:
+    """Return how long an address rests after its `failures`-th failure in a row; in (0, cap].
+
+    Runs: anywhere (pure).
+    """
+    if verdict in WRONG | LOCKED:
+        return policy.quarantine_cap_seconds
+    fraction = fraction_of(salt, str(address), failures)
+    return full_jitter(
+        base_seconds=policy.quarantine_base_seconds,
+        cap_seconds=policy.quarantine_cap_seconds,
+        failures=failures,
+        fraction=0.1 + 0.9 * fraction,  # never zero: the next cycle would hammer
+    )
+
+
+def judged(
+    known: AddressState,
+    outcome: ProbeOutcome,
+    verdict: Verdict,
+    detail: str,
+    *,
+    state: State,
+    policy: Policy,
+    now: float,
+) -> AddressState:
+    """Return an address's record after a verdict.
+
+    Runs: anywhere (pure).
+    """
+    alive = verdict is Verdict.ALIVE
+    failures = 0 if alive else known.failures + 1
+    rest = 0.0 if alive else rest_seconds(outcome.address, verdict, failures, salt=state.salt, policy=policy)
+    answered = outcome.failure is None
+    return AddressState(
+        verdict=verdict,
+        detail=detail,
+        since=known.since if known.verdict is verdict else now,
+        failures=failures,
+        quarantined_until=None if alive else now + rest,
+        asked_at=now,
+        proved_at=now if answered else known.proved_at,
+        cluster_id=outcome.cluster_id if answered else known.cluster_id,
+        listed=frozenset(b.broker_id for b in outcome.brokers) if answered else known.listed,
+    )
+
+
+def revived(known: AddressState, *, now: float) -> AddressState:
+    """Return the record of an address that just answered a request of the pooled client.
+
+    Runs: anywhere (pure).
+    """
+    if known.alive:
+        return known
+    return replace(known, verdict=Verdict.ALIVE, detail="", since=now, failures=0, quarantined_until=None, asked_at=now)
+
+
+def due(state: State, *, policy: Policy, now: float) -> Due:
+    """Choose whom to ask now; the caller leaves out those it is still asking.
+
+    Runs: anywhere (pure); O(addresses).
+    """
+    panic = sum(known.alive for known in state.addresses.values()) < _ENOUGH_ALIVE
+    full: list[BrokerAddress] = []
+    connect: list[BrokerAddress] = []
+    for address, known in state.addresses.items():
+        if known.asked_at is None:
+            full.append(address)
+        elif _rests(known, panic=panic, policy=policy, now=now):
+            continue
+        elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
+            full.append(address)
+        elif now - known.asked_at >= policy.interval_seconds:
+            connect.append(address)
+    return Due(full=tuple(full), connect=tuple(connect))
+
+
+def _rests(known: AddressState, *, panic: bool, policy: Policy, now: float) -> bool:
+    if known.quarantined_until is None or now >= known.quarantined_until:
+        return False
+    released = panic and (known.verdict in DEAD or known.verdict is Verdict.STALE)
+    return not (released and known.asked_at is not None and now - known.asked_at >= policy.interval_seconds)
+
+
+def _proof_due(address: BrokerAddress, known: AddressState, state: State, *, policy: Policy, now: float) -> bool:
+    if known.proved_at is None:
+        return True
+    if state.claim is not None and known.proved_at < state.claim.since:
+        return True
+    spread = 1 + 0.5 * fraction_of(state.salt, str(address), 0)  # so that not all prove themselves at once
+    return now - known.proved_at >= policy.vet_interval_seconds * spread

@@ -1,0 +1,131 @@
+"""What the loop knows between two decisions. Frozen: `decide` returns a new one."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from discovery.core.model import (
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    LoopState,
+    Snapshot,
+    TopicId,
+    TopicName,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressState:
+    """One candidate address. Times are monotonic seconds; None: never."""
+
+    verdict: Verdict | None = None
+    detail: str = ""
+    since: float | None = None
+    """When the verdict last changed."""
+    failures: int = 0
+    """Failed probes in a row."""
+    quarantined_until: float | None = None
+    asked_at: float | None = None
+    """Last probe of any kind."""
+    proved_at: float | None = None
+    """Last full answer; None also asks for a new proof at once."""
+    cluster_id: ClusterId | None = None
+    """What its last full answer said."""
+    listed: frozenset[BrokerId] = frozenset()
+    """Brokers its last full answer named: its voice when somebody is to be removed."""
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether clients may be sent there."""
+        return self.verdict is Verdict.ALIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkClaim:
+    """An answer that drops more brokers than one cycle may: believed once others say the same."""
+
+    gone: frozenset[BrokerId]
+    since: float
+    confirmations: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """A followed topic that an answer did not know. A single answer proves nothing."""
+
+    since: float
+    answers: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All the loop knows. Make the first one with `initial_state`."""
+
+    configured: tuple[BrokerAddress, ...]
+    addresses: Mapping[BrokerAddress, AddressState]
+    salt: int = 0
+    """Makes the jitter of this process differ from others'."""
+    pin: ClusterId | None = None
+    pin_source: str = ""
+    """`option`, `state` or `answers`: for messages."""
+    first_answer_at: float | None = None
+    """When the first cluster id was heard while there was no pin."""
+    snapshot: Snapshot | None = None
+    confirmed_at: float | None = None
+    """When a trusted metadata answer last confirmed the snapshot in this run."""
+    claim: ShrinkClaim | None = None
+    dropped: tuple[tuple[float, int], ...] = ()
+    """(when, how many) brokers were dropped lately, so that many small steps do not pass the brake."""
+    absences: Mapping[TopicName, Absence] = field(default_factory=dict)
+    topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
+    """Ids told since the last metadata answer that used them."""
+    metadata_failures: int = 0
+    """In a row."""
+    client_built: bool = False
+    loop_state: LoopState = LoopState.COLD
+    fatal: str | None = None
+
+    @property
+    def living(self) -> tuple[BrokerAddress, ...]:
+        """Return the addresses that clients may be sent to, brokers of the snapshot first, the rest as configured."""
+        alive = [address for address, known in self.addresses.items() if known.alive]
+        listed = {b.address for b in self.snapshot.brokers} if self.snapshot else set()
+        return tuple(sorted(alive, key=lambda a: (a not in listed, str(a))))
+
+    def with_address(self, address: BrokerAddress, known: AddressState) -> "State":
+        """Return this state with one address changed."""
+        return replace(self, addresses={**self.addresses, address: known})
+
+
+def initial_state(
+    configured: Iterable[BrokerAddress],
+    *,
+    snapshot: Snapshot | None = None,
+    cluster_id: ClusterId | None = None,
+    salt: int = 0,
+) -> State:
+    """Return the state of a loop that has asked nobody yet.
+
+    Args:
+        configured: 1..n addresses from the user.
+        snapshot: The persisted view; its brokers become candidates and its cluster id the pin.
+        cluster_id: The pin given by the user; wins over the snapshot's, whose content is dropped if it differs.
+        salt: Any number; differs between processes.
+
+    Runs: anywhere (pure).
+    """
+    listed = tuple(dict.fromkeys(configured))
+    if snapshot is not None and cluster_id not in (None, snapshot.cluster_id):
+        snapshot = None
+    learned = tuple(b.address for b in snapshot.brokers) if snapshot else ()
+    pin = cluster_id or (snapshot.cluster_id if snapshot else None)
+    return State(
+        configured=listed,
+        addresses={address: AddressState() for address in (*listed, *learned)},
+        salt=salt,
+        pin=pin,
+        pin_source="option" if cluster_id else "state" if snapshot else "",
+        snapshot=snapshot,
+        loop_state=LoopState.FAILSAFE if snapshot else LoopState.COLD,
+    )

@@ -1,0 +1,73 @@
+"""Files that survive a crash at any instant, and a lock that dies with its process."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from discovery.core.errors import StateError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` so that a reader sees the old or the new content, never a part, also after a power cut.
+
+    Raises:
+        OSError: the disk is full, the folder is gone or read-only; the old content stays.
+
+    Runs: any thread; blocks for two fsyncs.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class FileLock:
+    """An advisory lock held until `release` or the end of the process, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the lock file; touches nothing yet."""
+        self._path = path
+        self._handle: int | None = None
+
+    def acquire(self) -> Self:
+        """Take the lock or say who has it; does not wait.
+
+        Raises:
+            StateError: another process holds it; names its process id and the file.
+        """
+        if self._handle is not None:
+            return self
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+            os.close(handle)
+            raise StateError(f"{self._path} is held by process {holder}") from error
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        self._handle = handle
+        return self
+
+    def release(self) -> None:
+        """Give the lock back; a second call does nothing. The file stays: removing it would race."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None

@@ -1,0 +1,136 @@
+"""Last-known-good snapshots on disk: what lets a start on a dead list find the living brokers.
+
+Layout below the state folder: `sources/<source id>.json` for a source with a name, which one process may hold;
+`clusters/<cluster id>.json` for all others, written by whoever holds the lock, read by everybody.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import structlog
+
+from discovery.core.errors import StateError
+from discovery.core.model import BrokerAddress, ClusterId, Snapshot
+from discovery.store.codec import Saved, decode, encode
+from discovery.store.files import FileLock, write_atomically
+
+_MAX_KNOWN = 1_000
+_log = structlog.get_logger("discovery.store")
+
+
+def file_name(name: str) -> str:
+    """Return a file name for any id: itself where it is harmless, else its readable part and a hash."""
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        return f"{name}.json"
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-")
+    return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+
+
+class SnapshotStore:
+    """Loads and saves the snapshot of one loop. The constructor does no I/O; not thread-safe: the loop owns it."""
+
+    def __init__(self, state_dir: Path, *, source_id: str | None = None) -> None:
+        """Remember where; `source_id` asks for a file, and a lock, of its own."""
+        self._state_dir = state_dir
+        self._source_id = source_id
+        self._path: Path | None = state_dir / "sources" / file_name(source_id) if source_id else None
+        self._lock: FileLock | None = None
+        self._known: frozenset[BrokerAddress] = frozenset()
+        self.write_failures = 0
+
+    def open(self) -> None:
+        """Take the lock of a named source.
+
+        Raises:
+            StateError: another process holds the source; names option and remedy.
+            OSError: the folder cannot be made.
+        """
+        if self._path is None or self._lock is not None:
+            return
+        lock = FileLock(self._path.with_suffix(".lock"))
+        try:
+            self._lock = lock.acquire()
+        except StateError as error:
+            raise StateError(
+                f"sourceId {self._source_id!r} is in use: {error}; stop that query or give this source its own sourceId"
+            ) from error
+
+    def load(self, configured: Collection[BrokerAddress], *, cluster_id: ClusterId | None) -> Snapshot | None:
+        """Return the saved view that belongs here, or None; a broken file is told and counts as none.
+
+        A named source has its file. Otherwise it is the cluster given, else the one saved cluster that knows the most
+        of the configured addresses; a tie is no answer.
+        """
+        saved = self._load_named() if self._path else self._load_shared(configured, cluster_id)
+        if saved is None:
+            return None
+        self._known = saved.known_addresses
+        return saved.snapshot
+
+    def save(self, snapshot: Snapshot, addresses: Collection[BrokerAddress]) -> bool:
+        """Write the view; returns False, tells and counts when it cannot.
+
+        Runs: the loop's thread; blocks for two fsyncs.
+        """
+        if self._path is None and not self._claim(snapshot.cluster_id):
+            return False
+        known = frozenset(addresses) | {b.address for b in snapshot.brokers}
+        self._known = frozenset(sorted(known) + sorted(self._known - known)[: max(0, _MAX_KNOWN - len(known))])
+        path = self._path or self._shared(snapshot.cluster_id)
+        try:
+            write_atomically(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)))
+        except OSError as error:
+            self.write_failures += 1
+            _log.warning("state_not_written", path=str(path), error=str(error), failures=self.write_failures)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _shared(self, cluster_id: ClusterId) -> Path:
+        return self._state_dir / "clusters" / file_name(cluster_id)
+
+    def _claim(self, cluster_id: ClusterId) -> bool:
+        """Become the writer of the cluster's shared file, if nobody is: the others' views are as good as ours."""
+        if self._lock is None:
+            try:
+                self._lock = FileLock(self._shared(cluster_id).with_suffix(".lock")).acquire()
+            except (StateError, OSError) as error:
+                _log.debug("state_written_by_another", cluster_id=cluster_id, error=str(error))
+        return self._lock is not None
+
+    def _load_named(self) -> Saved | None:
+        assert self._path is not None  # noqa: S101 - told by the caller
+        return _read(self._path)
+
+    def _load_shared(self, configured: Collection[BrokerAddress], cluster_id: ClusterId | None) -> Saved | None:
+        if cluster_id is not None:
+            return _read(self._shared(cluster_id))
+        wanted = frozenset(configured)
+        every = [saved for path in sorted((self._state_dir / "clusters").glob("*.json")) if (saved := _read(path))]
+        ranked = sorted(every, key=lambda saved: -len(saved.known_addresses & wanted))
+        counts = [len(saved.known_addresses & wanted) for saved in ranked]
+        if not counts or counts[0] == 0:
+            return None
+        if len(counts) > 1 and counts[0] == counts[1]:
+            _log.warning(
+                "state_ambiguous", remedy="set clusterId", clusters=[s.snapshot.cluster_id for s in ranked[:2]]
+            )
+            return None
+        return ranked[0]
+
+
+def _read(path: Path) -> Saved | None:
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, StateError) as error:
+        _log.warning("state_unreadable", path=str(path), error=str(error), consequence="starting without it")
+        return None
