@@ -1,0 +1,23 @@
+"""Fixtures of every test, and the check that a test leaves no thread and no broker behind."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
+from tests.support import eventually
+
+__all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a non-daemon thread; broker processes cannot outlive their keeper."""
+    before = set(threading.enumerate())
+    yield
+    eventually(lambda: not _strangers(before), 5, f"the end of threads left behind ({_strangers(before)})")
+
+
+def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.is_alive() and not t.daemon and t not in before]
