@@ -1,0 +1,203 @@
+"""The DAU query on real Spark: exact counts, dead letters, replays. Records come from files shaped like Kafka's."""
+
+import base64
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.jobs.dau_events import classify
+from spark_jobs.jobs.dau_options import DauOptions
+from spark_jobs.jobs.dau_query import BatchWriter, make_session, start_query
+from spark_jobs.jobs.dau_store import DauStore
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    mine = SparkSession.getActiveSession() is None
+    made = make_session(DauOptions(bootstrap_servers="", topic="t", output=Path(), checkpoint="", master="local[2]"))
+    yield made
+    if mine:
+        made.stop()
+
+
+def event(user: str, *, at: datetime | str | float = NOW, event_id: str = "e", **more: object) -> bytes:
+    ts = at.isoformat() if isinstance(at, datetime) else at
+    return json.dumps({"event_id": event_id, "user_id": user, "ip": "10.0.0.1", "ts": ts, **more}).encode()
+
+
+class Run:
+    """One job over a folder of record files; `count` runs it until all files are read."""
+
+    def __init__(self, session: SparkSession, folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.written = 0
+        (folder / "in").mkdir()
+        self.options = DauOptions(
+            bootstrap_servers="",
+            topic="events",
+            output=folder / "dau.db",
+            checkpoint=str(folder / "ck"),
+            available_now=True,
+        )
+
+    def put(self, values: Iterable[bytes | None]) -> None:
+        lines = []
+        for value in values:
+            encoded = None if value is None else base64.b64encode(value).decode()
+            lines.append(json.dumps({"value": encoded, "topic": "events", "partition": 3, "offset": self.written}))
+            self.written += 1
+        draft = self.folder / "draft"
+        draft.write_text("\n".join(lines))
+        # Spark reads files in the order of their times; these are written within one millisecond.
+        os.utime(draft, (NOW.timestamp() - 1_000 + self.written,) * 2)
+        draft.rename(self.folder / "in" / f"{self.written:09}.json")
+
+    def records(self) -> DataFrame:
+        reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.folder / "in"))
+
+    def count(self, options: DauOptions | None = None) -> list[dict[str, int]]:
+        store = DauStore(self.options.output)
+        store.create()
+        query = start_query(self.records(), BatchWriter(store), options or self.options)
+        try:
+            query.awaitTermination()
+            return [
+                {"dropped": sum(s.numRowsDroppedByWatermark for s in p.stateOperators)} for p in query.recentProgress
+            ]
+        finally:
+            query.stop()
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(self.options.output)) as connection:
+            return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def run(session: SparkSession, tmp_path: Path) -> Run:
+    return Run(session, tmp_path)
+
+
+def test_given_events_over_days_when_counted_then_users_are_exact_per_day(run: Run) -> None:
+    yesterday = NOW - timedelta(days=1)
+    run.put([event("a", event_id="1"), event("a", event_id="2"), event("b"), event("a", at=yesterday)])
+    run.put([event("c", at=yesterday), event("b", event_id="9")])
+    run.count()
+    today, before = NOW.date().isoformat(), yesterday.date().isoformat()
+    assert run.rows("SELECT * FROM daily_active_users") == [(before, 2, 2), (today, 2, 4)]
+    expected = zlib.crc32(b"1") + zlib.crc32(b"2")
+    assert run.rows("SELECT checksum FROM daily_users WHERE user_id = 'a' ORDER BY day DESC LIMIT 1") == [(expected,)]
+
+
+MALFORMED: list[tuple[bytes | None, str]] = [
+    (None, "empty record"),
+    (b"", "empty record"),
+    (b"\xff\xfe{}", "not UTF-8"),
+    (b"{oops", "not JSON"),
+    (b'{"event_id":"1","event_id":"2"}', "not JSON"),
+    (b"[1]", "not a JSON object"),
+    (b'"{"', "not a JSON object"),
+    (b"{}", "event_id is missing"),
+    (b'{"event_id":"1","user_id":null,"ip":"x","ts":1}', "user_id is missing"),
+    (event("a", user_id=5), "user_id is not a text"),
+    (event("a", ip={"v": 4}), "ip is not a text"),
+    (event("  "), "user_id is empty"),
+    (event("x" * 600), "user_id is longer than 512 characters"),
+    (event("a", at="yesterday"), "ts is not a timestamp"),
+    (event("a", at="2026-13-45T00:00:00Z"), "ts is not a timestamp"),
+    (event("a", at="12:30"), "ts is not a timestamp"),
+    (event("a", at=1.5), "ts is not a timestamp"),
+    (event("a", at=2**62), "ts is not a timestamp"),
+    (event("a", at=1_700_000_000), "ts lies before the year 2000"),
+    (event("a", at="9999-12-31T23:59:59Z"), "ts lies more than a day ahead"),
+]
+
+
+def test_given_malformed_records_when_counted_then_each_is_kept_with_reason_and_position(run: Run) -> None:
+    run.put([event("good"), *(value for value, _ in MALFORMED), event("fine", at=int(NOW.timestamp() * 1000))])
+    run.put([event("good", event_id="later")])
+    run.count()
+    found = run.rows("SELECT topic, partition, offset, reason, value FROM dead_letters ORDER BY offset")
+    assert found == [("events", 3, i + 1, reason, value) for i, (value, reason) in enumerate(MALFORMED)]
+    assert run.rows("SELECT user_id, events FROM daily_users ORDER BY user_id") == [("fine", 1), ("good", 2)]
+
+
+def test_given_a_timestamp_from_the_future_when_counted_then_honest_events_are_not_late(run: Run) -> None:
+    run.put([event("a", at="2199-01-01T00:00:00Z"), event("a")])
+    run.put([event("a", at=NOW - timedelta(hours=20)), b"{oops", event("b")])
+    progress = run.count()
+    assert sum(p["dropped"] for p in progress) == 0
+    assert run.rows("SELECT sum(events) FROM daily_users") == [(3,)]
+
+
+def test_given_old_data_when_read_back_then_malformed_records_are_not_dropped_as_late(run: Run) -> None:
+    old = NOW - timedelta(days=30)
+    run.put([event("a", at=old), b"{one"])
+    run.put([event("a", at=NOW), b"{two"])
+    run.put([event("a", at=NOW, event_id="3"), b"{three"])
+    progress = run.count()
+    assert sum(p["dropped"] for p in progress) == 0
+    assert run.rows("SELECT count(*) FROM dead_letters") == [(3,)]
+
+
+def test_given_an_event_beyond_the_lateness_when_counted_then_the_drop_is_reported(run: Run) -> None:
+    run.put([event("a", at=NOW)])
+    run.put([event("b", at=NOW)])
+    run.put([event("late", at=NOW - timedelta(days=5))])
+    progress = run.count()
+    assert sum(p["dropped"] for p in progress) == 1
+    assert run.rows("SELECT user_id FROM daily_users ORDER BY 1") == [("a",), ("b",)]
+
+
+def test_given_a_crash_after_our_commit_when_the_batch_is_replayed_then_nothing_changes(run: Run) -> None:
+    run.put([event("a", event_id="1"), b"{oops"])
+    run.put([event("a", event_id="2"), event("b")])
+    run.count()
+    before = run.rows("SELECT * FROM daily_users"), run.rows("SELECT * FROM dead_letters")
+    # What Spark finds after dying between our commit and its own: the batch is planned and not committed.
+    commits = run.folder / "ck" / "commits"
+    for file in (commits / "1", commits / ".1.crc"):
+        file.unlink()
+    run.put([event("a", event_id="3")])
+    run.count()
+    assert run.rows("SELECT sum(events) FROM daily_users") == [(4,)]
+    assert run.rows("SELECT events FROM daily_users WHERE user_id = 'b'") == [(1,)]
+    assert run.rows("SELECT * FROM dead_letters") == before[1]
+
+
+def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_and_dead_letters(run: Run) -> None:
+    options = replace(run.options, allowed_lateness_seconds=60)
+    run.put([event(f"u{i}", at=NOW - timedelta(days=9)) for i in range(50)])
+    run.put([event("a", at=NOW)])
+    run.put([event("b", at=NOW)])
+    store = DauStore(run.options.output)
+    store.create()
+    query = start_query(run.records(), BatchWriter(store), options)
+    try:
+        query.awaitTermination()
+        last = query.lastProgress
+        assert last is not None
+        assert sum(state.numRowsTotal for state in last.stateOperators) == 2
+    finally:
+        query.stop()
+    assert run.rows("SELECT count(*) FROM daily_users") == [(52,)]
+
+
+def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(session: SparkSession) -> None:
+    rows = [(event("a", at="2026-01-02 03:04:05"), "t", 0, 1)]
+    found = classify(session.createDataFrame(rows, SCHEMA)).select("reason", "user_id").collect()
+    assert [tuple(row) for row in found] == [(None, "a")]
