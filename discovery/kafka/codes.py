@@ -1,0 +1,59 @@
+"""librdkafka's error codes in groups that mean the same to us."""
+# ruff: noqa: SLF001 - librdkafka's own codes begin with an underscore; they are public
+
+from confluent_kafka import KafkaError
+
+ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN
+BAD_MESSAGE = KafkaError._BAD_MSG
+LOGIN = KafkaError._AUTHENTICATION
+SSL = KafkaError._SSL
+TRANSPORT = KafkaError._TRANSPORT
+
+AUTH = frozenset(
+    {
+        LOGIN,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+UNKNOWN_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+"""TOPIC_EXCEPTION is Kafka's INVALID_TOPIC: a name that cannot exist."""
+TRANSIENT = frozenset(
+    {
+        TRANSPORT,
+        ALL_BROKERS_DOWN,
+        BAD_MESSAGE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._DESTROY,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REBOOTSTRAP_REQUIRED,
+    }
+)

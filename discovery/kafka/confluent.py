@@ -1,0 +1,261 @@
+"""The gateway on librdkafka: one AdminClient, every call with a timeout, every answer translated."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as RawTopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[attr-defined]
+
+from discovery.config.client_options import ClientOptions
+from discovery.core.answers import MetadataAnswer
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicMetadata, TopicName, TopicPartition
+from discovery.core.policy import Policy
+from discovery.kafka import codes
+from discovery.kafka.base import OffsetAndEpoch, OffsetSpec
+from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
+from discovery.kafka.translate import failure_kind, gateway_error, metadata_answer
+
+T = TypeVar("T")
+
+_ONE_BY_ONE = 16
+"""librdkafka's `list_topics` takes one topic or all; up to here one call per topic is cheaper than the full list."""
+_GRACE_SECONDS = 0.5
+"""How much longer than the request we wait for its future: the answer travels over two threads."""
+_ISOLATION = {
+    Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
+    Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
+}
+
+
+class ErrorMemory:
+    """The last telling error of a client's connections since it last succeeded.
+
+    A call on a client that cannot log in only says "timed out"; the reason arrives here.
+    """
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Remember it; `error_cb` of librdkafka. "All brokers down" tells nothing that the others do not."""
+        if error.code() != codes.ALL_BROKERS_DOWN:
+            self._last = error
+
+    def forget(self) -> None:
+        """Forget: a call succeeded."""
+        self._last = None
+
+    def explain(self, failure: GatewayError) -> GatewayError:
+        """Return the failure, with the connection's reason when that says more than a timeout."""
+        last = self._last
+        if last is None or failure.kind is not FailureKind.TRANSIENT:
+            return failure
+        kind = failure_kind(last)
+        if kind not in (FailureKind.AUTH, FailureKind.TLS):
+            kind = failure.kind
+        return GatewayError(kind, f"{failure.detail} (last connection error: {last.str()})")
+
+
+class ConfluentGateway:
+    """See `Gateway`. Holds no thread of its own; librdkafka's end with `close`."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._errors = ErrorMemory()
+        self._client: AdminClient | None = make_client({**properties, "error_cb": self._errors.note}, QuietLog())
+
+    def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
+        """See `Gateway.fetch_metadata`."""
+        return self._call("metadata", lambda client: _metadata(client, topics, timeout_seconds))
+
+    def describe_topic_ids(
+        self, topics: Collection[TopicName], *, timeout_seconds: float
+    ) -> Mapping[TopicName, TopicId]:
+        """See `Gateway.describe_topic_ids`. Goes to the "controller", in KRaft a random broker."""
+        if not topics:
+            return {}
+        return self._call("topic ids", lambda client: _topic_ids(client, topics, timeout_seconds))
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        timeout_seconds: float,
+    ) -> Mapping[TopicPartition, OffsetAndEpoch]:
+        """See `Gateway.list_offsets`."""
+        if not partitions:
+            return {}
+        raw = _raw_spec(spec)
+        asked = {RawTopicPartition(tp.topic, tp.partition): raw for tp in partitions}
+        return self._call("offsets", lambda client: _offsets(client, asked, isolation, timeout_seconds))
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        """See `Gateway.committed_offsets`."""
+        if not partitions:
+            return {}
+        return self._call(f"group {group}", lambda client: _committed(client, group, partitions, timeout_seconds))
+
+    def close(self) -> None:
+        """See `Gateway.close`. A call still under way keeps the client alive until it returns."""
+        self._client = None
+
+    def _call(self, doing: str, ask: Callable[[AdminClient], T]) -> T:
+        client = self._client
+        if client is None:
+            raise GatewayError(FailureKind.TRANSIENT, f"{doing}: the client is closed")
+        try:
+            answer = ask(client)
+        except GatewayError as failure:
+            client.poll(0)
+            raise self._errors.explain(failure) from failure
+        except (KafkaException, TimeoutError, ValueError, TypeError) as exc:
+            client.poll(0)
+            raise self._errors.explain(gateway_error(exc, doing)) from exc
+        # Log lines and connection errors queue up inside librdkafka until somebody polls.
+        client.poll(0)
+        self._errors.forget()
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class ConfluentGatewayFactory:
+    """See `GatewayFactory`."""
+
+    options: ClientOptions
+    policy: Policy
+
+    def __call__(self, bootstrap: Sequence[BrokerAddress]) -> ConfluentGateway:
+        """See `GatewayFactory.__call__`."""
+        return ConfluentGateway(
+            client_properties(
+                self.options,
+                bootstrap,
+                connect_timeout_seconds=self.policy.connect_timeout_seconds,
+                request_timeout_seconds=self.policy.request_timeout_seconds,
+            )
+        )
+
+
+def _metadata(client: AdminClient, topics: Collection[TopicName] | None, timeout_seconds: float) -> MetadataAnswer:
+    if topics is None:
+        return metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True)
+    if len(topics) > _ONE_BY_ONE:
+        return _only(metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True), topics)
+    deadline = time.monotonic() + timeout_seconds
+    names = tuple(topics) or (PROBE_TOPIC,)
+    answers = []
+    for name in names:
+        left = max(0.001, deadline - time.monotonic())
+        answers.append(metadata_answer(client.list_topics(name, timeout=left)))
+    return _joined(answers, asked=topics)
+
+
+def _only(answer: MetadataAnswer, topics: Collection[TopicName]) -> MetadataAnswer:
+    """Keep the asked topics of a full list; those it lacks do not exist (or are hidden from us)."""
+    wanted = frozenset(topics)
+    kept = tuple(t for t in answer.topics if t.name in wanted)
+    missing = wanted - {t.name for t in kept}
+    return _rebuilt(answer, topics=kept, unknown=sorted(missing))
+
+
+def _joined(answers: Sequence[MetadataAnswer], *, asked: Collection[TopicName]) -> MetadataAnswer:
+    """Join answers for single topics; brokers are those of the last one."""
+    known: list[TopicMetadata] = [t for answer in answers for t in answer.topics]
+    unknown = [name for answer in answers for name in answer.unknown_topics if name in asked]
+    return _rebuilt(answers[-1], topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))
+
+
+def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unknown: list[TopicName]) -> MetadataAnswer:
+    return MetadataAnswer(
+        cluster_id=answer.cluster_id,
+        brokers=answer.brokers,
+        topics=topics,
+        unknown_topics=tuple(unknown),
+        controller_id=answer.controller_id,
+    )
+
+
+def _settle(futures: Iterable[tuple[Any, Future[Any]]], deadline: float) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Wait for all until the deadline; return results and failures apart."""
+    done: list[tuple[Any, Any]] = []
+    failed: list[Any] = []
+    for key, future in futures:
+        try:
+            done.append((key, future.result(timeout=max(0.0, deadline - time.monotonic()))))
+        except (KafkaException, TimeoutError) as exc:
+            failed.append(exc)
+    return done, failed
+
+
+def _deadline(timeout_seconds: float) -> float:
+    return time.monotonic() + timeout_seconds + _GRACE_SECONDS
+
+
+def _topic_ids(
+    client: AdminClient, topics: Collection[TopicName], timeout_seconds: float
+) -> Mapping[TopicName, TopicId]:
+    futures = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_seconds)
+    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
+    unanswered = [exc for exc in failed if gateway_error(exc, "").kind is not FailureKind.TOPIC_UNKNOWN]
+    if unanswered and not done:
+        raise gateway_error(unanswered[0], "topic ids")
+    return {TopicName(name): TopicId(str(d.topic_id)) for name, d in done if d.topic_id is not None}
+
+
+def _raw_spec(spec: OffsetSpec) -> Any:
+    if spec.latest:
+        return RawOffsetSpec.latest()  # type: ignore[no-untyped-call]
+    if spec.timestamp_milliseconds is not None:
+        return RawOffsetSpec.for_timestamp(spec.timestamp_milliseconds)
+    return RawOffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def _offsets(
+    client: AdminClient,
+    asked: dict[RawTopicPartition, Any],
+    isolation: Isolation,
+    timeout_seconds: float,
+) -> Mapping[TopicPartition, OffsetAndEpoch]:
+    futures = client.list_offsets(asked, isolation_level=_ISOLATION[isolation], request_timeout=timeout_seconds)
+    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
+    if failed and not done:
+        raise gateway_error(failed[0], "offsets")
+    # A dead leader is reported as success with offset -1001; so is "no record after this timestamp" with -1.
+    return {
+        TopicPartition(TopicName(raw.topic), raw.partition): OffsetAndEpoch(result.offset, result.leader_epoch)
+        for raw, result in done
+        if result.offset >= 0
+    }
+
+
+def _committed(
+    client: AdminClient, group: str, partitions: Collection[TopicPartition], timeout_seconds: float
+) -> Mapping[TopicPartition, int]:
+    raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
+    futures = client.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, raw)], request_timeout=timeout_seconds
+    )
+    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
+    if failed:
+        raise gateway_error(failed[0], f"group {group}")
+    return {
+        TopicPartition(TopicName(tp.topic), tp.partition): tp.offset
+        for _, answer in done
+        for tp in answer.topic_partitions
+        if tp.error is None and tp.offset >= 0
+    }

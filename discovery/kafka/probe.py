@@ -1,0 +1,134 @@
+"""Step two of vetting: a metadata request through a client that knows one address alone."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from discovery.core.errors import GatewayError
+from discovery.core.model import Broker, ClusterId, Verdict
+from discovery.kafka import codes
+from discovery.kafka.settings import PROBE_TOPIC, QuietLog, make_client
+from discovery.kafka.sniff import Sniffed, sniff
+from discovery.kafka.translate import metadata_answer
+
+_FIRST_SLICE_SECONDS = 0.1
+"""How long one wait inside librdkafka lasts before we look whether the connection failed; doubled each time."""
+
+
+_LAST_SLICE_SECONDS = 0.4
+_SNIFF_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What the full probe showed."""
+
+    failure: Verdict | None = None
+    detail: str = ""
+    cluster_id: ClusterId | None = None
+    brokers: tuple[Broker, ...] = ()
+
+
+class _Symptoms:
+    """Connection errors of one probe: the first telling one, and whether the connection went down at all."""
+
+    def __init__(self) -> None:
+        self.telling: KafkaError | None = None
+        self.down = False
+
+    def note(self, error: KafkaError) -> None:
+        """Take one error; `error_cb` of librdkafka. A plain disconnect shows only as "all brokers down"."""
+        if error.code() == codes.ALL_BROKERS_DOWN:
+            self.down = True
+        elif self.telling is None or self.telling.code() == codes.TRANSPORT:
+            self.telling = error
+
+
+def probe(
+    properties: Mapping[str, Any],
+    endpoint: tuple[str, int],
+    *,
+    timeout_seconds: float,
+    log: QuietLog,
+    on_probed: Callable[[Probed], None],
+) -> None:
+    """Ask one address for its cluster id and brokers.
+
+    Args:
+        properties: Of a client with this address as its only bootstrap server.
+        endpoint: What accepted the TCP connection in step one; looked at once more if the client was cut off
+            without a reason.
+        timeout_seconds: Until `on_probed` is called.
+        log: Where the client writes.
+        on_probed: Gets the result before the client's threads are ended, which may wait for a slow resolver.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+
+    Runs: a thread of the vetting; may block longer than the timeout, but only after `on_probed`.
+    """
+    symptoms = _Symptoms()
+    client = make_client({**properties, "error_cb": symptoms.note}, log)
+    tls = "SSL" in str(properties.get("security.protocol", "")).upper().replace("SASL", "")
+    on_probed(_ask(client, symptoms, endpoint, tls=tls, timeout_seconds=timeout_seconds))
+
+
+def _ask(
+    client: AdminClient, symptoms: _Symptoms, endpoint: tuple[str, int], *, tls: bool, timeout_seconds: float
+) -> Probed:
+    deadline = time.monotonic() + timeout_seconds
+    wait, last = _FIRST_SLICE_SECONDS, ""
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            answer = metadata_answer(client.list_topics(PROBE_TOPIC, timeout=min(wait, left)))
+            return Probed(cluster_id=answer.cluster_id, brokers=answer.brokers)
+        except GatewayError as exc:
+            return Probed(failure=Verdict.SILENT, detail=exc.detail)
+        except KafkaException as exc:
+            last = exc.args[0].str()
+        client.poll(0)
+        failed = _conclude(symptoms, endpoint, tls=tls, left=left)
+        if failed is not None:
+            return failed
+        wait = min(2 * wait, _LAST_SLICE_SECONDS)
+    return Probed(
+        failure=Verdict.SILENT, detail=f"accepted a connection, but no answer within {timeout_seconds:g} s: {last}"
+    )
+
+
+def _conclude(symptoms: _Symptoms, endpoint: tuple[str, int], *, tls: bool, left: float) -> Probed | None:
+    """Say what the connection errors so far mean; None: go on waiting."""
+    telling = symptoms.telling
+    reason = telling.str() if telling is not None else "the client was cut off"
+    code = telling.code() if telling is not None else codes.TRANSPORT
+    if code == codes.LOGIN:
+        return Probed(failure=Verdict.AUTH_FAILED, detail=reason)
+    if code == codes.BAD_MESSAGE:
+        return Probed(failure=Verdict.NOT_KAFKA, detail=reason)
+    if not symptoms.down:
+        return None
+    seen = sniff(endpoint, timeout_seconds=min(_SNIFF_SECONDS, left))
+    return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL)
+
+
+def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Probed | None:
+    """Decide by what a plain-text request brought, where the client's own errors leave it open."""
+    match seen:
+        case Sniffed.OTHER:
+            return Probed(failure=Verdict.NOT_KAFKA, detail=f"{seen.value}; {reason}")
+        case Sniffed.TLS:
+            hint = "" if tls else "; the listener expects TLS: set kafka.security.protocol to SSL or SASL_SSL"
+            return Probed(failure=Verdict.TLS_FAILED, detail=f"{reason}{hint}")
+        case Sniffed.KAFKA:
+            hint = "; the listener speaks plain text: set kafka.security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+            return Probed(failure=Verdict.TLS_FAILED, detail=f"{reason}{hint}") if tls else None
+        case Sniffed.CLOSED | Sniffed.SILENT if tls_error:
+            return Probed(failure=Verdict.TLS_FAILED, detail=reason)
+        case Sniffed.CLOSED:
+            return Probed(failure=Verdict.REFUSED, detail=f"accepts and {seen.value} (a proxy without a broker?)")
+        case _:
+            return Probed(failure=Verdict.SILENT, detail=f"accepts and {seen.value}")

@@ -1,0 +1,110 @@
+"""The border: librdkafka's errors and metadata become our values, each in one function."""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from discovery.core.answers import MetadataAnswer
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import (
+    Broker,
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicName,
+)
+from discovery.kafka import codes
+
+
+def failure_kind(error: KafkaError) -> FailureKind:
+    """Say how the loop should treat this error.
+
+    Runs: anywhere (pure).
+    """
+    code = error.code()
+    if code in codes.AUTH:
+        return FailureKind.AUTH
+    if code == codes.SSL:
+        return FailureKind.TLS
+    if code in codes.UNKNOWN_TOPIC:
+        return FailureKind.TOPIC_UNKNOWN
+    if code in codes.TRANSIENT or error.retriable():
+        return FailureKind.TRANSIENT
+    return FailureKind.BUG
+
+
+def gateway_error(exc: BaseException, doing: str) -> GatewayError:
+    """Turn what confluent_kafka raised into the one error the loop knows.
+
+    Runs: anywhere (pure).
+    """
+    if isinstance(exc, KafkaException) and exc.args and isinstance(exc.args[0], KafkaError):
+        error = exc.args[0]
+        return GatewayError(failure_kind(error), f"{doing}: {error.name()}: {error.str()}")
+    if isinstance(exc, TimeoutError):
+        return GatewayError(FailureKind.TRANSIENT, f"{doing}: no answer in time")
+    return GatewayError(FailureKind.BUG, f"{doing}: {type(exc).__name__}: {exc}")
+
+
+def brokers_of(metadata: Any) -> tuple[Broker, ...]:
+    """Return the brokers of one answer, by id.
+
+    Runs: anywhere (pure).
+    """
+    return tuple(
+        Broker(broker_id=BrokerId(b.id), address=BrokerAddress(b.host, b.port))
+        for b in sorted(metadata.brokers.values(), key=lambda b: b.id)
+        if b.host and b.port > 0
+    )
+
+
+def topic_of(topic: Any) -> TopicMetadata:
+    """Return one topic. A partition-level error keeps the partition and leaves its leader unknown.
+
+    Runs: anywhere (pure).
+    """
+    return TopicMetadata(
+        name=TopicName(topic.topic),
+        partitions=tuple(
+            PartitionMetadata(
+                partition=p.id,
+                leader_id=BrokerId(p.leader) if p.leader >= 0 else None,
+                replicas=tuple(BrokerId(r) for r in p.replicas),
+                in_sync=tuple(BrokerId(r) for r in p.isrs),
+            )
+            for p in sorted(topic.partitions.values(), key=lambda p: p.id)
+        ),
+    )
+
+
+def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
+    """Turn one `list_topics` result into our answer; the probe topic is left out.
+
+    Raises:
+        GatewayError: no broker in it (EMPTY), or an asked topic is forbidden (AUTH).
+
+    Runs: anywhere (pure).
+    """
+    brokers = brokers_of(metadata)
+    if not brokers:
+        raise GatewayError(FailureKind.EMPTY, "the metadata answer holds no broker")
+    known: list[TopicMetadata] = []
+    unknown: list[TopicName] = []
+    for topic in metadata.topics.values():
+        if topic.error is None:
+            known.append(topic_of(topic))
+        elif topic.error.code() in codes.UNKNOWN_TOPIC:
+            unknown.append(TopicName(topic.topic))
+        elif failure_kind(topic.error) is FailureKind.AUTH:
+            raise GatewayError(FailureKind.AUTH, f"topic {topic.topic}: {topic.error.str()}")
+        # Any other topic error (LEADER_NOT_AVAILABLE while it is made) leaves the topic unsaid: unknown, not gone.
+    return MetadataAnswer(
+        cluster_id=ClusterId(metadata.cluster_id) if metadata.cluster_id else None,
+        brokers=brokers,
+        topics=tuple(sorted(known, key=lambda t: t.name)),
+        unknown_topics=tuple(sorted(unknown)),
+        complete=complete,
+        controller_id=BrokerId(metadata.controller_id) if metadata.controller_id >= 0 else None,
+    )
