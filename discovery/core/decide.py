@@ -237,7 +237,7 @@ def _on_metadata(turn: _Turn, answer: MetadataAnswer) -> None:
 
 
 def _suspect_all(turn: _Turn) -> None:
-    """Have every address prove itself again: one of them leads to another cluster, and the answer does not say which."""
+    """Have every address prove itself again: the answer does not say which one leads elsewhere."""
     suspects = {a: replace(known, proved_at=None) for a, known in turn.state.addresses.items()}
     turn.state = replace(turn.state, addresses=suspects)
 
@@ -307,9 +307,14 @@ def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
         turn.state = replace(turn.state, snapshot=replace(content, confirmed_wall=turn.wall))
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
-    turn.state = replace(turn.state, snapshot=new)
+    turn.state = replace(turn.state, snapshot=new, leading=_leading(new))
     turn.instructions += [Persist(new), Publish(new)]
     turn.instructions += [Announce(event) for event in diff(old, new)]
+
+
+def _leading(snapshot: Snapshot) -> frozenset[BrokerAddress]:
+    leaders = {partition.leader_id for topic in snapshot.topics.values() for partition in topic.partitions}
+    return frozenset(broker.address for broker in snapshot.brokers if broker.broker_id in leaders)
 
 
 def _on_metadata_failure(turn: _Turn, failure: MetadataFailure) -> None:

@@ -1,7 +1,8 @@
 """Who rests until when, who is asked next, and the rule that never everybody rests.
 
 An address rests after each failure (full jitter, doubling, capped). Wrong and locked ones rest the cap at once.
-While fewer than two addresses live, dead ones are asked every cycle again: resting is for healthy clusters.
+Two rules release the dead early, one question per cycle: while fewer than two addresses live, resting is a luxury;
+and where a leader of followed partitions listens, its return is awaited.
 """
 
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ def due(state: State, *, policy: Policy, now: float) -> Due:
     for address, known in state.addresses.items():
         if known.asked_at is None:
             full.append(address)
-        elif _rests(known, panic=panic, policy=policy, now=now):
+        elif _rests(known, released=panic or address in state.leading, policy=policy, now=now):
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
@@ -101,10 +102,10 @@ def due(state: State, *, policy: Policy, now: float) -> Due:
     return Due(full=tuple(full), connect=tuple(connect))
 
 
-def _rests(known: AddressState, *, panic: bool, policy: Policy, now: float) -> bool:
+def _rests(known: AddressState, *, released: bool, policy: Policy, now: float) -> bool:
     if known.quarantined_until is None or now >= known.quarantined_until:
         return False
-    released = panic and (known.verdict in DEAD or known.verdict is Verdict.STALE)
+    released = released and (known.verdict in DEAD or known.verdict is Verdict.STALE)
     return not (released and known.asked_at is not None and now - known.asked_at >= policy.interval_seconds)
 
 

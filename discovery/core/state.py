@@ -83,6 +83,8 @@ class State:
     metadata_failures: int = 0
     """In a row."""
     client_built: bool = False
+    leading: frozenset[BrokerAddress] = frozenset()
+    """Where the leaders of followed partitions listen: asked every cycle, for their return is awaited."""
     loop_state: LoopState = LoopState.COLD
     fatal: str | None = None
 

@@ -20,6 +20,9 @@ from discovery.core.model import (
     TopicPartition,
     Verdict,
 )
+from discovery.loop.interest import Interest
+
+__all__ = ["AddressReport", "FeedView", "Interest", "OffsetService", "PartitionFeed", "PartitionView"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class PartitionView:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     parked_reason: str | None = None
-    """Not None: do not plan it now; the sentence says why (no leader, leader silent, unknown end offset, topic gone)."""
+    """Not None: do not plan it now; the sentence says why (no leader, silent leader, unknown end, topic gone)."""
     parked_since_wall: float | None = None
 
     def end_offset(self, isolation: Isolation) -> int | None:
@@ -77,19 +80,6 @@ class FeedView:
     """Not None: waiting will not help (wrong cluster, bad credentials); names the remedy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interest:
-    """Which partitions a follower wants: exactly one of the three."""
-
-    topics: tuple[TopicName, ...] = ()
-    """`subscribe`: these topics, with all their partitions."""
-    pattern: str | None = None
-    """`subscribePattern`: unanchored regular expression (find), in the syntax both Java and Python share."""
-    assigned: tuple[TopicPartition, ...] = ()
-    """`assign`: exactly these partitions; new ones are not discovered."""
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
-
-
 class PartitionFeed(Protocol):
     """Follows partitions for one reader. Thread-safe. The constructor does no I/O; `start` begins the work."""
 
@@ -110,7 +100,7 @@ class PartitionFeed(Protocol):
         ...
 
     def refresh(self, timeout_seconds: float) -> FeedView:
-        """Ask Kafka now for metadata and end offsets of all followed partitions; return a picture that holds the answers.
+        """Ask Kafka now for metadata and end offsets of all followed partitions; return a picture with the answers.
 
         Partitions whose leader did not answer in time are parked in it.
 

@@ -1,0 +1,160 @@
+"""From the loop's picture to the view a planner reads; only what changed is made anew."""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from discovery.core.model import (
+    BrokerAddress,
+    Generation,
+    PartitionMetadata,
+    PartitionOffsets,
+    TopicMetadata,
+    TopicPartition,
+    Verdict,
+)
+from discovery.core.offsets import OffsetBook
+from discovery.core.parking import parked_reason
+from discovery.core.state import State
+from discovery.feed.base import AddressReport, FeedView, PartitionView
+from discovery.loop.cycle import Picture
+from discovery.loop.interest import Interest
+
+_UNKNOWN = PartitionOffsets()
+_NO_GENERATION = Generation(0)
+_Shape = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Turns pictures into views. Owned by the loop's thread.
+
+    Offsets change five times a second and leader, everything else seldom: while the shape (snapshot and verdicts) is
+    the same, only the partitions the picture touched are made again.
+    """
+
+    interest: Interest
+    _shape: _Shape = ()
+    _partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
+    _metadata: dict[TopicPartition, tuple[TopicMetadata, PartitionMetadata]] = field(default_factory=dict)
+    _version: int = 0
+
+    def assemble(self, picture: Picture, *, mono_to_wall: float) -> FeedView:
+        """Return the view of a picture; its age is that of this moment and is set again by the feed.
+
+        Args:
+            picture: What the loop shows.
+            mono_to_wall: What to add to monotonic seconds to get seconds since the epoch.
+        """
+        state = picture.state
+        shape = self._shape_of(state)
+        if shape != self._shape:
+            self._shape = shape
+            self._metadata = dict(self._followed(state))
+            touched = list(self._metadata)
+            before, self._partitions = self._partitions, {}
+        else:
+            touched = [tp for tp in picture.touched if tp in self._metadata]
+            before = self._partitions
+            self._partitions = dict(before)
+        for tp in touched:
+            self._partitions[tp] = self._partition(tp, before.get(tp), state, picture.book, mono_to_wall)
+        self._version += 1
+        return self._view(state, picture.sentence, mono_to_wall)
+
+    @staticmethod
+    def _shape_of(state: State) -> _Shape:
+        generation = state.snapshot.generation if state.snapshot else None
+        return (generation, *((address, known.verdict) for address, known in state.addresses.items()))
+
+    def _followed(self, state: State) -> list[tuple[TopicPartition, tuple[TopicMetadata, PartitionMetadata]]]:
+        if state.snapshot is None:
+            return []
+        gone = [tomb.topic for tomb in state.snapshot.tombstones.values()]
+        return sorted(
+            (
+                (tp, (topic, partition))
+                for topic in (*state.snapshot.topics.values(), *gone)
+                if self.interest.wants_topic(topic.name)
+                for partition in topic.partitions
+                if self.interest.wants(tp := TopicPartition(topic.name, partition.partition))
+            ),
+            key=lambda item: item[0],
+        )
+
+    def _partition(
+        self, tp: TopicPartition, before: PartitionView | None, state: State, book: OffsetBook, mono_to_wall: float
+    ) -> PartitionView:
+        assert state.snapshot is not None  # noqa: S101 - there is no partition without a snapshot
+        topic, metadata = self._metadata[tp]
+        offsets = book.offsets.get(tp, _UNKNOWN)
+        end_known = offsets.high_watermark is not None or offsets.last_stable_offset is not None
+        since, why = book.unanswered.get(tp, (None, None))
+        if topic.name in state.snapshot.tombstones:
+            reason: str | None = "its topic is gone"
+        else:
+            reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
+        leader = state.snapshot.broker(metadata.leader_id)
+        return PartitionView(
+            topic_id=topic.topic_id,
+            leader_id=metadata.leader_id,
+            leader=leader.address if leader else None,
+            leader_epoch=offsets.leader_epoch,
+            start_offset=offsets.start_offset,
+            high_watermark=offsets.high_watermark,
+            last_stable_offset=offsets.last_stable_offset,
+            parked_reason=reason,
+            parked_since_wall=_parked_since(before, reason, since, mono_to_wall, state),
+        )
+
+    def _view(self, state: State, sentence: str, mono_to_wall: float) -> FeedView:
+        snapshot = state.snapshot
+        asked = self.interest.asked_topics or ()
+        missing = tuple(t for t in asked if snapshot is not None and t not in snapshot.topics)
+        return FeedView(
+            version=self._version,
+            generation=snapshot.generation if snapshot else _NO_GENERATION,
+            state=state.loop_state,
+            cluster_id=state.pin,
+            age_seconds=float("inf"),
+            bootstrap=_bootstrap(state),
+            partitions=MappingProxyType(self._partitions),
+            missing_topics=missing if state.confirmed_at is not None else (),
+            addresses=MappingProxyType(_reports(state, mono_to_wall)),
+            sentence=sentence,
+            fatal=state.fatal,
+        )
+
+
+def _parked_since(
+    before: PartitionView | None, reason: str | None, since: float | None, mono_to_wall: float, state: State
+) -> float | None:
+    if reason is None:
+        return None
+    if before is not None and before.parked_since_wall is not None:
+        return before.parked_since_wall
+    if since is not None:
+        return since + mono_to_wall
+    return state.snapshot.confirmed_wall if state.snapshot else None
+
+
+def _bootstrap(state: State) -> tuple[BrokerAddress, ...]:
+    """Living addresses; with none alive those last known, for they may come back; never one of a foreign cluster."""
+    if state.pin is None:
+        return ()
+    if state.living:
+        return state.living
+    learned = tuple(b.address for b in state.snapshot.brokers) if state.snapshot else ()
+    known = dict.fromkeys((*learned, *state.configured))
+    return tuple(a for a in known if (k := state.addresses.get(a)) is None or k.verdict is not Verdict.FOREIGN_CLUSTER)
+
+
+def _reports(state: State, mono_to_wall: float) -> dict[BrokerAddress, AddressReport]:
+    return {
+        address: AddressReport(
+            verdict=known.verdict,
+            detail=known.detail,
+            since_wall=None if known.since is None else known.since + mono_to_wall,
+            configured=address in state.configured,
+        )
+        for address, known in state.addresses.items()
+    }

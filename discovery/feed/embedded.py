@@ -1,0 +1,289 @@
+"""The feed that needs nothing deployed: a loop on threads of this process."""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+import tenacity
+
+from discovery.config.client_options import ClientOptions
+from discovery.core.answers import MetadataFailure, OffsetsAnswer
+from discovery.core.budget import Deadline
+from discovery.core.clock import Clock, SystemClock
+from discovery.core.errors import GatewayError, KafkaUnreachableError, StateError
+from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Generation, LoopState, TopicPartition
+from discovery.core.policy import Policy
+from discovery.core.state import initial_state
+from discovery.feed.assemble import Assembler
+from discovery.feed.base import AddressReport, FeedView
+from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
+from discovery.kafka.confluent import ConfluentGatewayFactory
+from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.loop.asking import ask_offsets
+from discovery.loop.calls import Key, ThreadedCalls, Value, gather
+from discovery.loop.cycle import Barrier, Cycle, Picture
+from discovery.loop.interest import Interest
+from discovery.loop.offsets import LeaderAsk
+from discovery.loop.supervisor import Supervisor
+from discovery.store.snapshots import SnapshotStore
+
+_LOCK_WAIT_SECONDS = 15.0
+"""A source that is restarted may find its last process not quite gone."""
+_EARLIEST, _LATEST = -2, -1
+_log = structlog.get_logger("discovery.feed")
+
+
+class EmbeddedFeed:
+    """`PartitionFeed` and `OffsetService` over a loop in this process. Thread-safe; the constructor does no I/O."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap: Sequence[BrokerAddress],
+        interest: Interest,
+        client_options: ClientOptions | None = None,
+        policy: Policy | None = None,
+        state_dir: Path | None = None,
+        source_id: str | None = None,
+        cluster_id: ClusterId | None = None,
+        factory: GatewayFactory | None = None,
+        vetter: Vetter | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Remember what to follow.
+
+        Args:
+            bootstrap: 1..n configured addresses.
+            interest: Which partitions to follow.
+            client_options: The user's client configuration, translated; none if None.
+            policy: Limits; the defaults of `Policy` if None.
+            state_dir: Where the last good view is kept; None keeps nothing.
+            source_id: Names this source; one living process may hold it.
+            cluster_id: The right cluster, if the user says so.
+            factory: Makes pooled clients; librdkafka if None.
+            vetter: Asks addresses; librdkafka if None.
+            clock: The system's if None.
+        """
+        self._bootstrap = tuple(bootstrap)
+        self._interest = interest
+        self._policy = policy or Policy()
+        self._cluster_id = cluster_id
+        self._clock = clock or SystemClock()
+        self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
+        options = client_options or ClientOptions()
+        self._factory = factory or ConfluentGatewayFactory(options, self._policy)
+        self._vetter = vetter or LibrdkafkaVetter(options, self._policy)
+        self._assembler = Assembler(interest)
+        self._changed = threading.Condition()
+        self._confirmed_at: float | None = None
+        self._view = FeedView(
+            version=0,
+            generation=Generation(0),
+            state=LoopState.COLD,
+            cluster_id=cluster_id,
+            age_seconds=float("inf"),
+            bootstrap=(),
+            addresses=MappingProxyType({a: AddressReport(verdict=None, configured=True) for a in self._bootstrap}),
+            sentence="cold: nobody was asked yet",
+        )
+        self._starting = threading.Lock()
+        self._cycle: Cycle | None = None
+        self._supervisor: Supervisor | None = None
+        self._calls: ThreadedCalls | None = None
+        self._acked = Generation(0)
+
+    def start(self) -> None:
+        """See `PartitionFeed.start`. Waits up to 15 s for a named source's last holder to end."""
+        with self._starting:
+            if self._cycle is not None:
+                return
+            snapshot = None
+            if self._store is not None:
+                self._open_store(self._store)
+                snapshot = self._store.load(self._bootstrap, cluster_id=self._cluster_id)
+            salt = int.from_bytes(os.urandom(4), "big")
+            state = initial_state(self._bootstrap, snapshot=snapshot, cluster_id=self._cluster_id, salt=salt)
+            self._calls = ThreadedCalls(
+                self._clock, max_stuck=self._policy.max_stuck_calls, on_error=self._on_call_error
+            )
+            self._cycle = Cycle(
+                state=state,
+                policy=self._policy,
+                interest=self._interest,
+                factory=self._factory,
+                vetter=self._vetter,
+                calls=self._calls,
+                clock=self._clock,
+                persistence=self._store,
+                show=self._show,
+            )
+            self._supervisor = Supervisor(self._cycle)
+            self._supervisor.start()
+
+    def view(self) -> FeedView:
+        """See `PartitionFeed.view`."""
+        view, confirmed_at = self._view, self._confirmed_at
+        if confirmed_at is None:
+            return view
+        return replace(view, age_seconds=self._clock.monotonic() - confirmed_at)
+
+    def wait(self, version: int, timeout_seconds: float) -> FeedView:
+        """See `PartitionFeed.wait`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._view.version > version, timeout_seconds)
+        return self.view()
+
+    def refresh(self, timeout_seconds: float) -> FeedView:
+        """See `PartitionFeed.refresh`. Asks on threads of its own; the loop takes the answers in."""
+        cycle = self._started()
+        deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
+        gateway, serial = self._gateway(cycle, deadline)
+        answer = self._gather({"metadata": lambda: cycle.metadata(gateway)}, "refresh", deadline).get("metadata")
+        if answer is None or isinstance(answer, MetadataFailure):
+            detail = answer.detail if answer else f"no answer within {timeout_seconds:g} s"
+            raise self._unreachable(f"metadata could not be refreshed: {detail}")
+        cycle.inbox.put((serial, answer))
+        self._taken_in(cycle, deadline)
+        asks = [LeaderAsk(leader_id=i, partitions=tps, with_start=True) for i, tps in cycle.leaders().items()]
+        work = {
+            ask.leader_id: partial(ask_offsets, gateway, ask, self._interest.isolation, self._policy) for ask in asks
+        }
+        told = self._gather(work, "refresh", deadline)
+        for ask in asks:
+            silence = OffsetsAnswer(
+                leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail="no answer in time for a refresh"
+            )
+            cycle.inbox.put((serial, told.get(ask.leader_id, silence)))
+        self._taken_in(cycle, deadline)
+        return self.view()
+
+    def ack(self, generation: Generation) -> None:
+        """See `PartitionFeed.ack`."""
+        self._acked = generation
+
+    def stop(self) -> None:
+        """See `PartitionFeed.stop`."""
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        if self._cycle is not None and self._cycle.gateway is not None:
+            threading.Thread(target=self._cycle.gateway.close, name="kafka-discovery close", daemon=True).start()
+        if self._store is not None:
+            self._store.close()
+
+    def resolve(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """See `OffsetService.resolve`."""
+        cycle = self._started()
+        deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
+        gateway, _ = self._gateway(cycle, deadline)
+        leader_of = {tp: leader for leader, tps in cycle.leaders().items() for tp in tps}
+        groups: dict[tuple[BrokerId, OffsetSpec], list[TopicPartition]] = {}
+        for tp, value in wanted.items():
+            if tp in leader_of:
+                groups.setdefault((leader_of[tp], _spec(value, by_timestamp=by_timestamp)), []).append(tp)
+        work = {key: partial(self._one_leader, gateway, groups[key], key[1], deadline) for key in groups}
+        told = {key: answer for key, answer in self._gather(work, "resolve", deadline).items() if answer}
+        if groups and not told:
+            raise self._unreachable(f"no leader told an offset within {timeout_seconds:g} s")
+        return {tp: offset for answer in told.values() for tp, offset in answer.items()}
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        """See `OffsetService.committed`."""
+        cycle = self._started()
+        deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
+        gateway, _ = self._gateway(cycle, deadline)
+        try:
+            return gateway.committed_offsets(
+                group, partitions, timeout_seconds=deadline.remaining(self._clock.monotonic())
+            )
+        except GatewayError as error:
+            raise self._unreachable(f"committed offsets of group {group!r}: {error.detail}") from error
+
+    def _open_store(self, store: SnapshotStore) -> None:
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(StateError),
+            wait=tenacity.wait_fixed(0.25),
+            stop=tenacity.stop_after_delay(_LOCK_WAIT_SECONDS),
+            reraise=True,
+        ):
+            with attempt:
+                store.open()
+
+    def _show(self, picture: Picture) -> None:
+        """Runs: the loop's thread."""
+        mono_to_wall = self._clock.wall() - self._clock.monotonic()
+        view = self._assembler.assemble(picture, mono_to_wall=mono_to_wall)
+        with self._changed:
+            self._view = view
+            self._confirmed_at = picture.state.confirmed_at
+            self._changed.notify_all()
+
+    def _on_call_error(self, key: str, error: Exception) -> None:
+        if self._supervisor is not None:
+            self._supervisor.note_bug(key, error)
+
+    def _started(self) -> Cycle:
+        self.start()
+        assert self._cycle is not None  # noqa: S101 - start made it
+        return self._cycle
+
+    def _gateway(self, cycle: Cycle, deadline: Deadline) -> tuple[Gateway, int]:
+        """Wait for the first living broker's client."""
+        version = -1
+        while cycle.gateway is None or cycle.state.snapshot is None:
+            remaining = deadline.remaining(self._clock.monotonic())
+            if remaining <= 0:
+                raise self._unreachable("no living broker was found in time")
+            version = self.wait(version, min(remaining, 0.1)).version
+        return cycle.gateway, cycle.gateway_serial
+
+    def _taken_in(self, cycle: Cycle, deadline: Deadline) -> None:
+        barrier = Barrier(threading.Event())
+        cycle.inbox.put(barrier)
+        if not barrier.done.wait(deadline.remaining(self._clock.monotonic()) + 1.0):
+            raise self._unreachable("the discovery loop did not take the answers in")
+
+    def _gather(self, work: Mapping[Key, Callable[[], Value]], name: str, deadline: Deadline) -> dict[Key, Value]:
+        assert self._calls is not None  # noqa: S101 - made by start
+        return gather(self._calls, work, name=name, deadline=deadline, clock=self._clock)
+
+    def _one_leader(
+        self, gateway: Gateway, partitions: Collection[TopicPartition], spec: OffsetSpec, deadline: Deadline
+    ) -> Mapping[TopicPartition, int]:
+        timeout = max(0.1, deadline.remaining(self._clock.monotonic()))
+        isolation = self._interest.isolation
+        try:
+            told = gateway.list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout)
+        except GatewayError as error:
+            _log.info("offsets_unknown", partitions=len(partitions), error=error.detail)
+            return {}
+        return {tp: answer.offset for tp, answer in told.items()}
+
+    def _unreachable(self, what: str) -> KafkaUnreachableError:
+        return KafkaUnreachableError(f"{what}; {verdict_table(self.view())}")
+
+
+def verdict_table(view: FeedView) -> str:
+    """Write one line per address: what we think of it and why."""
+    rows = [
+        f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
+        + (f" ({report.detail})" if report.detail else "")
+        for address, report in view.addresses.items()
+    ]
+    return "addresses:\n  " + "\n  ".join(rows)
+
+
+def _spec(value: int, *, by_timestamp: bool) -> OffsetSpec:
+    if by_timestamp:
+        return OffsetSpec(timestamp_milliseconds=value)
+    if value not in (_EARLIEST, _LATEST):
+        raise ValueError(f"only -2 (earliest) and -1 (latest) can be resolved, not {value}")
+    return EARLIEST if value == _EARLIEST else LATEST

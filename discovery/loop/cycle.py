@@ -1,0 +1,310 @@
+"""One turn of the loop: take in what was told, decide, perform, ask what is due.
+
+Everything here runs on one thread, the loop's; workers only put answers into the inbox. A turn never waits for Kafka.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from discovery.core.answers import (
+    Answer,
+    MetadataAnswer,
+    MetadataFailure,
+    OffsetsAnswer,
+    TopicIdsAnswer,
+)
+from discovery.core.backoff import fraction_of
+from discovery.core.clock import Clock
+from discovery.core.decide import Announce, Decision, Instruction, Persist, Publish, RebuildClient, decide
+from discovery.core.diff import Event, EventKind
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import BrokerAddress, BrokerId, Snapshot, TopicName, TopicPartition
+from discovery.core.offsets import OffsetBook
+from discovery.core.policy import Policy
+from discovery.core.quarantine import due
+from discovery.core.state import State
+from discovery.kafka.base import Gateway, GatewayFactory, Vetter
+from discovery.loop.asking import ask_offsets
+from discovery.loop.calls import Calls
+from discovery.loop.interest import Interest
+from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_leader
+
+_GRACE_SECONDS = 1.0
+"""How much later than its timeout a call may come back before it counts as stuck."""
+_VETS = ("vet 0", "vet 1", "vet 2", "vet 3")
+"""Rounds of vetting that may run side by side: newly learned addresses do not wait for silent ones."""
+_log = structlog.get_logger("discovery.loop")
+
+
+class Persistence(Protocol):
+    """Where snapshots are kept; `discovery.store.SnapshotStore` or nothing."""
+
+    def save(self, snapshot: Snapshot, addresses: tuple[BrokerAddress, ...]) -> bool:
+        """Write; return False when that failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What the loop shows after a turn."""
+
+    state: State
+    book: OffsetBook
+    sentence: str
+    events: tuple[Event, ...] = ()
+    touched: frozenset[TopicPartition] = frozenset()
+    """Partitions whose offsets were asked for and answered, or not, in this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Put behind answers by a waiter: set once they have been taken in and shown."""
+
+    done: threading.Event
+
+
+Item = Answer | tuple[int, Answer] | Barrier
+"""What comes in; an answer of the pooled client is paired with that client's number."""
+
+
+@dataclass(slots=True)
+class _Rhythm:
+    """A grid of instants; a late turn skips to the next one instead of piling up."""
+
+    interval_seconds: float
+    next_at: float
+
+    def take(self, now: float) -> bool:
+        if now < self.next_at:
+            return False
+        behind = now - self.next_at
+        self.next_at += self.interval_seconds * (1 + behind // self.interval_seconds)
+        return True
+
+
+class Cycle:
+    """The loop without its thread: `turn` does one step and says how long nothing needs doing."""
+
+    def __init__(
+        self,
+        *,
+        state: State,
+        policy: Policy,
+        interest: Interest,
+        factory: GatewayFactory,
+        vetter: Vetter,
+        calls: Calls,
+        clock: Clock,
+        persistence: Persistence | None,
+        show: Callable[[Picture], None],
+    ) -> None:
+        """Wire the parts; asks nobody yet."""
+        self._state = state
+        self._policy = policy
+        self._interest = interest
+        self._factory = factory
+        self._vetter = vetter
+        self._calls = calls
+        self._clock = clock
+        self._persistence = persistence
+        self._show = show
+        self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self.gateway: Gateway | None = None
+        self._gateway_serial = 0
+        self._book = OffsetBook()
+        self._schedule = OffsetsSchedule(policy)
+        self._leaders: tuple[Snapshot | None, dict[BrokerId, tuple[TopicPartition, ...]]] = (None, {})
+        self._vetting: dict[str, frozenset[BrokerAddress]] = {}
+        self._sentence = ""
+        now = clock.monotonic()
+        spread = fraction_of(state.salt, "grid", 0) * 0.1
+        self._metadata = _Rhythm(policy.topics_interval_seconds, now)
+        self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
+
+    @property
+    def state(self) -> State:
+        """What is known; read by other threads, replaced by the loop's alone."""
+        return self._state
+
+    @property
+    def gateway_serial(self) -> int:
+        """Number of the present client: an answer obtained through an older one is not trusted."""
+        return self._gateway_serial
+
+    def leaders(self) -> dict[BrokerId, tuple[TopicPartition, ...]]:
+        """Return the followed partitions by leader; computed once per snapshot."""
+        snapshot = self._state.snapshot
+        if self._leaders[0] is not snapshot:
+            self._leaders = (snapshot, partitions_by_leader(self._state, self._interest))
+        return self._leaders[1]
+
+    def turn(self, first: Item | None = None) -> float:
+        """Do one step, beginning with `first` and the inbox, and return the seconds until the next thing is due.
+
+        Runs: the loop's thread; blocks only to write the state file when the snapshot changed.
+        """
+        now = self._clock.monotonic()
+        answers, barriers = self._drain(first)
+        decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall())
+        self._state = decision.state
+        events = self._take_offsets(answers, decision, now)
+        self._perform(decision.instructions)
+        self._ask(now)
+        self._tell(decision, answers, events)
+        for barrier in barriers:
+            barrier.done.set()
+        return self._idle_seconds(now)
+
+    def _drain(self, first: Item | None) -> tuple[list[Answer], list[Barrier]]:
+        stuck = self._calls.overdue()
+        for call in stuck:
+            self._vetting.pop(call.name, None)
+        answers: list[Answer] = list(stuck)
+        barriers: list[Barrier] = []
+        for item in self._items(first):
+            if isinstance(item, Barrier):
+                barriers.append(item)
+            elif isinstance(item, tuple):
+                serial, answer = item
+                answers += [answer] * (
+                    serial == self._gateway_serial
+                )  # a discarded client may speak for another cluster
+            else:
+                answers.append(item)
+        return answers, barriers
+
+    def _items(self, first: Item | None) -> Iterator[Item]:
+        if first is not None:
+            yield first
+        while True:
+            try:
+                yield self.inbox.get_nowait()
+            except queue.Empty:
+                return
+
+    def _take_offsets(self, answers: list[Answer], decision: Decision, now: float) -> tuple[Event, ...]:
+        events = tuple(i.event for i in decision.instructions if isinstance(i, Announce))
+        for event in events:
+            if event.kind is EventKind.TOPIC_RECREATED:
+                self._book = self._book.without_topic(TopicName(event.subject))
+        for answer in answers:
+            if isinstance(answer, OffsetsAnswer):
+                self._book = self._book.told(answer, now=now)
+                self._schedule.answered(answer.leader_id, ok=bool(answer.offsets))
+        return events
+
+    def _perform(self, instructions: tuple[Instruction, ...]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Persist(snapshot):
+                    if self._persistence is not None:
+                        self._persistence.save(snapshot, tuple(self._state.addresses))
+                case RebuildClient(bootstrap, reason):
+                    self._rebuild(bootstrap, reason)
+                case Announce(event):
+                    _log.info(event.kind.value, subject=event.subject, sentence=event.sentence)
+                case Publish():
+                    pass  # `_tell` shows the whole picture, once per turn
+
+    def _rebuild(self, bootstrap: tuple[BrokerAddress, ...], reason: str) -> None:
+        old, self.gateway = self.gateway, self._factory(bootstrap)
+        self._gateway_serial += 1
+        _log.info("client_built", reason=reason, bootstrap=[str(a) for a in bootstrap])
+        if old is not None:
+            threading.Thread(target=old.close, name="kafka-discovery close", daemon=True).start()
+
+    def _ask(self, now: float) -> None:
+        self._ask_addresses(now)
+        if self.gateway is None:
+            return
+        gateway, serial = self.gateway, self._gateway_serial
+        if self._metadata.take(now):
+            self._start(
+                "metadata", lambda: self._metadata_answer(gateway, serial), 2 * self._policy.request_timeout_seconds
+            )
+        if self._state.snapshot is not None and self._state.snapshot.topics and self._topic_ids.take(now):
+            self._start("topic ids", lambda: self._topic_ids_answer(gateway, serial), self._policy.api_timeout_seconds)
+        for ask in self._schedule.due(self.leaders(), self._book, self._state, now):
+            self._ask_leader(gateway, serial, ask, now)
+
+    def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
+        return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)
+
+    def _ask_addresses(self, now: float) -> None:
+        key = next((name for name in _VETS if not self._calls.running(name)), None)
+        if key is None:
+            return
+        wanted = due(self._state, policy=self._policy, now=now)
+        asked = frozenset[BrokerAddress]().union(*self._vetting.values())
+        full = frozenset(wanted.full) - asked
+        every = full | (frozenset(wanted.connect) - asked)
+        limit = self._policy.connect_timeout_seconds + self._policy.request_timeout_seconds
+        if every and self._start(key, lambda: self._vet(key, every, full), limit):
+            self._vetting[key] = every
+
+    def _vet(self, key: str, every: frozenset[BrokerAddress], full: frozenset[BrokerAddress]) -> None:
+        try:
+            self._vetter.vet(
+                every,
+                connect_timeout_seconds=self._policy.connect_timeout_seconds,
+                request_timeout_seconds=self._policy.request_timeout_seconds,
+                full=full,
+                on_outcome=self.inbox.put,
+            )
+        finally:
+            if self._vetting.get(key) is every:
+                del self._vetting[key]
+
+    def _metadata_answer(self, gateway: Gateway, serial: int) -> None:
+        self.inbox.put((serial, self.metadata(gateway)))
+
+    def metadata(self, gateway: Gateway) -> MetadataAnswer | MetadataFailure:
+        """Ask for the followed topics; a failure is an answer too. Runs: a worker's or a waiter's thread."""
+        try:
+            told = gateway.fetch_metadata(
+                self._interest.asked_topics, timeout_seconds=self._policy.request_timeout_seconds
+            )
+        except GatewayError as error:
+            return MetadataFailure(kind=error.kind, detail=error.detail)
+        return self._interest.filtered(told)
+
+    def _topic_ids_answer(self, gateway: Gateway, serial: int) -> None:
+        snapshot = self._state.snapshot
+        names = tuple(snapshot.topics) if snapshot else ()
+        try:
+            ids = gateway.describe_topic_ids(names, timeout_seconds=self._policy.request_timeout_seconds)
+        except GatewayError as error:
+            if error.kind is FailureKind.BUG:
+                raise
+            _log.debug("topic_ids_unknown", error=error.detail)  # unknown is never a blocker
+            return
+        self.inbox.put((serial, TopicIdsAnswer(topic_ids=ids)))
+
+    def _ask_leader(self, gateway: Gateway, serial: int, ask: LeaderAsk, now: float) -> None:
+        def work() -> None:
+            self.inbox.put((serial, ask_offsets(gateway, ask, self._interest.isolation, self._policy)))
+
+        if self._start(f"offsets {ask.leader_id}", work, 2 * self._policy.offsets_timeout_seconds):
+            self._schedule.asked(ask, now)
+
+    def _tell(self, decision: Decision, answers: list[Answer], events: tuple[Event, ...]) -> None:
+        if decision.sentence != self._sentence:
+            _log.info("cycle", sentence=decision.sentence)
+        if answers or events or decision.sentence != self._sentence:
+            touched = frozenset(tp for a in answers if isinstance(a, OffsetsAnswer) for tp in a.asked)
+            self._show(
+                Picture(state=self._state, book=self._book, sentence=decision.sentence, events=events, touched=touched)
+            )
+        self._sentence = decision.sentence
+
+    def _idle_seconds(self, now: float) -> float:
+        """Wake at the next instant of the finest rhythm: cheap, and nothing due is ever missed by more than that."""
+        if self.gateway is None:
+            return min(self._policy.settle_seconds, self._policy.interval_seconds) / 2
+        finest = min(self._policy.offsets_interval_seconds, self._policy.topics_interval_seconds)
+        return max(0.0, min(finest / 2, self._metadata.next_at - now))

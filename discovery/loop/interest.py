@@ -1,0 +1,58 @@
+"""Which topics to ask for, and which answers concern us."""
+
+import re
+from dataclasses import dataclass, replace
+
+from discovery.core.answers import MetadataAnswer
+from discovery.core.errors import ConfigError
+from discovery.core.model import Isolation, TopicName, TopicPartition
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interest:
+    """Which partitions a follower wants: exactly one of the three.
+
+    Raises:
+        ConfigError: none or several are given, or the pattern is not a regular expression.
+    """
+
+    topics: tuple[TopicName, ...] = ()
+    """`subscribe`: these topics, with all their partitions."""
+    pattern: str | None = None
+    """`subscribePattern`: unanchored regular expression (find), in the syntax Java and Python share."""
+    assigned: tuple[TopicPartition, ...] = ()
+    """`assign`: exactly these partitions; new ones are not discovered."""
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+    def __post_init__(self) -> None:
+        """Check that exactly one is given and that the pattern compiles."""
+        if sum((bool(self.topics), self.pattern is not None, bool(self.assigned))) != 1:
+            raise ConfigError("follow exactly one of: topics, a pattern, assigned partitions")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ConfigError(f"subscribePattern: {self.pattern!r} is not a regular expression: {error}") from error
+
+    @property
+    def asked_topics(self) -> tuple[TopicName, ...] | None:
+        """Topics to name in a metadata request; None asks for all."""
+        if self.pattern is not None:
+            return None
+        return self.topics or tuple(dict.fromkeys(tp.topic for tp in self.assigned))
+
+    def wants_topic(self, name: TopicName) -> bool:
+        """Tell whether any partition of the topic is followed; Kafka's internal topics only when named."""
+        if self.pattern is not None:
+            return name not in _INTERNAL and re.search(self.pattern, name) is not None
+        return name in (self.asked_topics or ())
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """Tell whether this partition is followed."""
+        return partition in self.assigned if self.assigned else self.wants_topic(partition.topic)
+
+    def filtered(self, answer: MetadataAnswer) -> MetadataAnswer:
+        """Return the answer without the topics nobody follows."""
+        return replace(answer, topics=tuple(topic for topic in answer.topics if self.wants_topic(topic.name)))

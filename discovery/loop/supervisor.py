@@ -1,0 +1,74 @@
+"""The thread that keeps the cycle turning, whatever happens in it."""
+
+import queue
+import threading
+import time
+
+import structlog
+import tenacity
+
+from discovery.loop.cycle import Barrier, Cycle, Item
+
+BUG = "BUG in kafka-discovery: please report the traceback; the last good view is still served"
+"""Fixed phrase: every test run searches its logs for it."""
+_log = structlog.get_logger("discovery.loop")
+
+
+class Supervisor:
+    """Runs a `Cycle` on a daemon thread until `stop`. Thread-safe."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        """Start nothing yet."""
+        self._cycle = cycle
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.bugs = 0
+        self.last_turn_at = time.monotonic()
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="kafka-discovery loop", daemon=True)
+            self._thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Ask the thread to end and wait for it, at most `timeout_seconds`."""
+        self._stop.set()
+        self._cycle.inbox.put(Barrier(threading.Event()))
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_seconds)
+
+    def note_bug(self, where: str, error: Exception) -> None:
+        """Log an exception nobody expected, with its traceback and the fixed phrase, and count it."""
+        self.bugs += 1
+        _log.error("bug", sentence=BUG, where=where, exc_info=error)
+
+    def _run(self) -> None:
+        """Turn until stopped; after an unexpected exception rest, longer each time, and go on."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Exception),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5.0),
+            sleep=tenacity.sleep_using_event(self._stop),
+            stop=tenacity.stop_when_event_set(self._stop),
+            before_sleep=self._before_sleep,
+            retry_error_callback=lambda _state: None,
+        )
+        retrying(self._turns)
+
+    def _before_sleep(self, retry_state: tenacity.RetryCallState) -> None:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        if isinstance(error, Exception):
+            self.note_bug("loop", error)
+
+    def _turns(self) -> None:
+        first: Item | None = None
+        while not self._stop.is_set():
+            idle_seconds = self._cycle.turn(first)
+            self.last_turn_at = time.monotonic()
+            first = self._next(idle_seconds)
+
+    def _next(self, seconds: float) -> Item | None:
+        try:
+            return self._cycle.inbox.get(timeout=seconds) if seconds > 0 else None
+        except queue.Empty:
+            return None
