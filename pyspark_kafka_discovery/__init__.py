@@ -1,1 +1,5 @@
-"""Registers `format("kafka-discovery")`: Spark imports every installed `pyspark_*` module and takes its DefaultSource."""
+"""Registers `format("kafka-discovery")`: Spark imports installed `pyspark_*` modules and takes their DefaultSource."""
+
+from pyspark_kafka_discovery.source import DefaultSource
+
+__all__ = ["DefaultSource"]

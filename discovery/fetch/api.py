@@ -1,31 +1,14 @@
 """What the data plane promises, whichever engine runs it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from discovery.core.model import BrokerAddress, TopicPartition
+from discovery.core.model import BrokerAddress
+from discovery.fetch.python_engine import fetch_with_python
+from discovery.fetch.ranges import FetchRange, FetchSettings
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRange:
-    """Records `[start_offset, end_offset)` of one partition, as far as they still exist and are visible."""
-
-    topic_partition: TopicPartition
-    start_offset: int
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """How to read. Picklable; compared by value, because consumers are cached by it (the broker list is not in it)."""
-
-    client_options: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka option names; without `bootstrap.servers`."""
-    include_headers: bool = False
-    fail_on_data_loss: bool = True
-    batch_rows: int = 10_000
+__all__ = ["FetchRange", "FetchSettings", "fetch"]
 
 
 def fetch(
@@ -55,4 +38,4 @@ def fetch(
 
     Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
     """
-    raise NotImplementedError
+    return fetch_with_python(ranges, brokers, settings, on_waiting=on_waiting)

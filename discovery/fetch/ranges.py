@@ -1,0 +1,27 @@
+"""What is to be read and how: the values that travel from the driver to the workers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from discovery.core.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRange:
+    """Records `[start_offset, end_offset)` of one partition, as far as they still exist and are visible."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    """-2: the earliest one there is, which nobody could tell while this was planned."""
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How to read. Picklable; compared by value, because consumers are cached by it (the broker list is not in it)."""
+
+    client_options: Mapping[str, str] = field(default_factory=dict)
+    """librdkafka option names; without `bootstrap.servers`."""
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    batch_rows: int = 10_000

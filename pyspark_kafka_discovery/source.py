@@ -1,0 +1,66 @@
+"""The data source behind the name `kafka-discovery`."""
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from discovery.core.errors import ConfigError
+from spark_jobs.source.options import SourceOptions, parse_options
+from spark_jobs.source.reader import KafkaDiscoveryStreamReader, one_line
+
+_COLUMNS = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+_HEADERS = StructField(
+    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+)
+
+
+class DefaultSource(DataSource):
+    """Options, columns and checkpoints of Spark's own `kafka` source, over brokers that come and go."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the options; no I/O.
+
+        Runs: a short-lived Python process, at `load()`.
+        """
+        super().__init__(dict(options))
+        self._parsed = _parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format name."""
+        return "kafka-discovery"
+
+    def schema(self) -> StructType:
+        """Return the native source's columns, every one nullable as there."""
+        return StructType([*_COLUMNS, *([_HEADERS] if self._parsed.include_headers else [])])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Make the reader; no I/O."""
+        if schema != self.schema():
+            raise one_line(ConfigError("schema: the columns of kafka-discovery are fixed; remove .schema(...)"))
+        return KafkaDiscoveryStreamReader(self._parsed)
+
+
+def _parse(options: Mapping[str, str]) -> SourceOptions:
+    try:
+        return parse_options(options)
+    except ConfigError as error:
+        raise one_line(error) from None

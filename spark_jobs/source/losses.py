@@ -1,0 +1,125 @@
+"""What of a plan can no longer be read, and how to say so. Unknown is never lost."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from discovery.core.model import Isolation, TopicId, TopicName, TopicPartition
+from discovery.feed.base import FeedView, PartitionView
+
+
+class LossKind(Enum):
+    """Why records are lost."""
+
+    AGED_OUT = "aged_out"
+    """The start offset is below the earliest one: retention took records."""
+    SHRUNK = "shrunk"
+    """The start offset is above the end: the topic was truncated or recreated."""
+    RECREATED = "recreated"
+    """The topic has another id."""
+    GONE = "gone"
+    """A partition of the checkpoint does not exist, or is not followed any more."""
+
+
+REMEDY = 'set failOnDataLoss to "false" to go on without these records, or start with a new checkpoint'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One partition whose records are lost; `text` is one line for a user."""
+
+    kind: LossKind
+    topic_partition: TopicPartition
+    text: str
+
+
+def find_losses(
+    start: Mapping[TopicPartition, int],
+    view: FeedView,
+    *,
+    isolation: Isolation,
+    topic_ids: Mapping[TopicPartition, TopicId],
+    followed: Mapping[TopicName, bool] | None = None,
+) -> tuple[Loss, ...]:
+    """Compare where a query stands with what the cluster has.
+
+    Args:
+        start: Where the last batch ended.
+        view: The feed's picture.
+        isolation: Which end counts.
+        topic_ids: The ids under which partitions were read so far; absent means not seen yet.
+        followed: For topics of `start` that are not in the view: whether the subscription still names them.
+
+    Returns:
+        At most one loss per partition; none for what is unknown or parked.
+
+    Runs: anywhere (pure).
+    """
+    return tuple(_losses(start, view, isolation, topic_ids, followed or {}))
+
+
+def _losses(
+    start: Mapping[TopicPartition, int],
+    view: FeedView,
+    isolation: Isolation,
+    topic_ids: Mapping[TopicPartition, TopicId],
+    followed: Mapping[TopicName, bool],
+) -> Iterator[Loss]:
+    missing = frozenset(view.missing_topics)
+    committed = isolation is Isolation.READ_COMMITTED
+    for tp, offset in start.items():
+        partition = view.partitions.get(tp)
+        if tp.topic in missing:
+            yield _loss(LossKind.GONE, tp, f"topic {tp.topic} does not exist any more; {tp} stood at offset {offset}")
+        elif partition is None:
+            if not followed.get(tp.topic, True):
+                yield _loss(
+                    LossKind.GONE,
+                    tp,
+                    f"the checkpoint has {tp} at offset {offset}, but the subscription does not name it",
+                )
+        else:
+            end = partition.last_stable_offset if committed else partition.high_watermark
+            loss = _judge(tp, offset, partition, end, topic_ids.get(tp))
+            if loss is not None:
+                yield loss
+
+
+def _judge(
+    tp: TopicPartition, offset: int, view: PartitionView, end: int | None, known_id: TopicId | None
+) -> Loss | None:
+    if known_id is not None and view.topic_id is not None and view.topic_id != known_id:
+        return _loss(
+            LossKind.RECREATED,
+            tp,
+            f"topic {tp.topic} was recreated (id {known_id} became {view.topic_id}); {tp} stood at offset {offset}",
+        )
+    if view.parked_reason is not None:
+        return None
+    if end is not None and offset > end:
+        return _loss(
+            LossKind.SHRUNK,
+            tp,
+            f"{tp} ends at offset {end} but the query stands at {offset}: the topic was truncated or recreated",
+        )
+    if view.start_offset is not None and 0 <= offset < view.start_offset:
+        return _loss(
+            LossKind.AGED_OUT,
+            tp,
+            f"{tp} begins at offset {view.start_offset} but the query stands at {offset}: "
+            f"{view.start_offset - offset} offsets were deleted by retention",
+        )
+    return None
+
+
+def _loss(kind: LossKind, tp: TopicPartition, text: str) -> Loss:
+    return Loss(kind=kind, topic_partition=tp, text=text)
+
+
+def summarize(losses: tuple[Loss, ...], *, limit: int = 5) -> str:
+    """Say all losses in one line with the remedy.
+
+    Runs: anywhere (pure).
+    """
+    more = f"; and {len(losses) - limit} partitions more" if len(losses) > limit else ""
+    return f"data loss: {'; '.join(loss.text for loss in losses[:limit])}{more}; {REMEDY}"

@@ -1,0 +1,121 @@
+"""The offsets of a checkpoint: `{"topic": {"0": 123}}`, the JSON of Spark's own Kafka source, and our values for it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import TopicName, TopicPartition
+
+Offsets = dict[TopicPartition, int]
+OffsetsJson = dict[str, dict[str, int]]
+
+EARLIEST = -2
+LATEST = -1
+"""In a checkpoint: no leader told the end when the query began at "latest"; it becomes a number as soon as one does."""
+
+
+def parse_offsets(raw: object, *, what: str) -> Offsets:
+    """Read an offsets object as Spark hands it over, or its JSON text.
+
+    Args:
+        raw: `{"topic": {"0": 123}}`, partitions as text or number, or the text of it.
+        what: Where it stands, for the message: an option's name, "the checkpoint".
+
+    Returns:
+        Offsets by partition: numbers >= 0, or EARLIEST, or LATEST.
+
+    Raises:
+        ConfigError: it has another shape; names position, topic or partition.
+
+    Runs: anywhere (pure).
+    """
+    topics = _load(raw, what) if isinstance(raw, str) else raw
+    if not isinstance(topics, Mapping):
+        raise ConfigError(f'{what}: expected an object like {{"topic": {{"0": 123}}}}, not {_short(topics)}')
+    return {
+        _partition(topic, partition, what): _offset(topic, partition, offset, what)
+        for topic, partitions in topics.items()
+        for partition, offset in _partitions(topic, partitions, what).items()
+    }
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+    """Write offsets in the one canonical form: topics by name, partitions by number.
+
+    Spark compares offsets as texts; another order would be new data on every trigger.
+
+    Runs: anywhere (pure).
+    """
+    canonical: OffsetsJson = {}
+    for tp in sorted(offsets, key=_position):
+        canonical.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return canonical
+
+
+def same_or(start: Mapping[str, Any], end: OffsetsJson) -> Mapping[str, Any]:
+    """Return the `start` object itself where `end` says the same, whatever its order; else `end`.
+
+    A checkpoint of the native source keeps its order of topics until something changes.
+
+    Runs: anywhere (pure).
+    """
+    return start if start == end else end
+
+
+def merge(start: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, int]) -> Offsets:
+    """Carry every partition of `start` on: one that vanished keeps its place and resumes there when it returns.
+
+    Runs: anywhere (pure).
+    """
+    return {**start, **planned}
+
+
+def _position(tp: TopicPartition) -> tuple[str, int]:
+    return tp.topic, tp.partition
+
+
+def _load(text: str, what: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeats)
+    except ValueError as error:
+        at = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ConfigError(f"{what}: not valid JSON{at}: {reason}") from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is named twice")
+    return seen
+
+
+def _partitions(topic: object, partitions: object, what: str) -> Mapping[Any, Any]:
+    if not isinstance(topic, str) or not topic:
+        raise ConfigError(f"{what}: {topic!r} is not a topic name")
+    if not isinstance(partitions, Mapping):
+        raise ConfigError(f'{what}: topic {topic}: expected partitions like {{"0": 123}}, not {_short(partitions)}')
+    return partitions
+
+
+def _partition(topic: str, partition: object, what: str) -> TopicPartition:
+    text = str(partition)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{what}: topic {topic}: {_short(partition)} is not a partition number (0 or more)")
+    return TopicPartition(TopicName(topic), int(text))
+
+
+def _offset(topic: str, partition: object, offset: object, what: str) -> int:
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+        raise ConfigError(
+            f"{what}: topic {topic}, partition {partition}: {_short(offset)} is not an offset "
+            f"(0 or more, {LATEST} for latest, {EARLIEST} for earliest)"
+        )
+    return offset
+
+
+def _short(value: object, limit: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."

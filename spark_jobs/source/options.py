@@ -1,0 +1,246 @@
+"""The options of `format("kafka-discovery")`, checked as a whole before anything starts."""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from discovery.config.client_options import ClientOptions, map_client_options
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.feed.base import Interest
+from spark_jobs.source.durations import parse_duration
+from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets
+from spark_jobs.source.plan import OnParked
+
+_T = TypeVar("_T")
+
+BOOTSTRAP = "kafka.bootstrap.servers"
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+KNOWN = (
+    *_STRATEGIES,
+    "startingOffsets",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "includeHeaders",
+    "onParked",
+    "startupTimeout",
+    "stateDir",
+    "sourceId",
+    "clusterId",
+    "groupIdPrefix",
+    "fetchEngine",
+)
+_NOT_YET = {
+    "startingTimestamp": "use startingOffsets",
+    "startingOffsetsByTimestamp": "use startingOffsets",
+    "startingOffsetsByTimestampStrategy": "use startingOffsets",
+    "minOffsetsPerTrigger": "use a longer trigger interval",
+    "maxTriggerDelay": "use a longer trigger interval",
+    "maxRecordsPerPartition": "use minPartitions",
+    "endingOffsets": "it is for batch reads; use Trigger.AvailableNow",
+    "endingTimestamp": "it is for batch reads; use Trigger.AvailableNow",
+    "endingOffsetsByTimestamp": "it is for batch reads; use Trigger.AvailableNow",
+    "kafkaConsumer.pollTimeoutMs": "remove it: a task waits for its leader and says so",
+    "fetchOffset.numRetries": "remove it: offsets come from the discovery loop, which retries by itself",
+    "fetchOffset.retryIntervalMs": "remove it: offsets come from the discovery loop, which retries by itself",
+    "partition.metadata.cache.ttl.ms": "remove it: the discovery loop keeps metadata fresh",
+}
+"""Options of the native source that cannot be honoured, each with what to do instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything a reader needs, checked. `repr` shows no client option, since those hold passwords."""
+
+    bootstrap: tuple[BrokerAddress, ...]
+    interest: Interest
+    client: ClientOptions
+    starting: int | Offsets = LATEST
+    """EARLIEST, LATEST, or offsets by partition."""
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    on_parked: OnParked = OnParked.CONTINUE
+    startup_timeout_seconds: float = 600.0
+    state_dir: Path | None = None
+    source_id: str | None = None
+    cluster_id: ClusterId | None = None
+    group_id_prefix: str = "spark-kafka-discovery"
+    fetch_engine: str = "auto"
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check every option of the source and their combinations.
+
+    Args:
+        options: As Spark hands them over; names in any case.
+
+    Raises:
+        ConfigError: names option, value, limit and remedy in one line.
+
+    Runs: driver, at `load()`; no I/O.
+    """
+    given = _given(options)
+    client = map_client_options({name: value for name, value in given.items() if _is_client_option(name)})
+    interest = _interest(given, client)
+    return SourceOptions(
+        bootstrap=_bootstrap(given),
+        interest=interest,
+        client=client,
+        starting=_starting(given.get("startingOffsets", "latest"), interest),
+        max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger", _positive),
+        min_partitions=_optional(given, "minPartitions", _positive),
+        fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
+        on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
+        startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
+        state_dir=_optional(given, "stateDir", _folder),
+        source_id=_optional(given, "sourceId", _name),
+        cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
+        group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
+        fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "python")),
+    )
+
+
+def _is_client_option(name: str) -> bool:
+    return name.startswith("kafka.") and name != BOOTSTRAP
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """Restore the names' spelling, which Spark lowers, and refuse what we do not know."""
+    spelling = {name.lower(): name for name in KNOWN}
+    given: dict[str, str] = {}
+    for raw, value in options.items():
+        name = raw.lower()
+        if not name.startswith("kafka."):
+            name = spelling.get(name) or _refuse(raw)
+        given[name] = value
+    return given
+
+
+def _refuse(raw: str) -> str:
+    for name, remedy in _NOT_YET.items():
+        if name.lower() == raw.lower():
+            raise ConfigError(f"{name}: this option of the native source is not supported here; {remedy}")
+    candidates = {name.lower(): name for name in (*KNOWN, BOOTSTRAP)}
+    near = difflib.get_close_matches(raw.lower(), candidates, n=1, cutoff=0.0)
+    raise ConfigError(f"{raw}: unknown option; did you mean {candidates[near[0]]}?")
+
+
+def _bootstrap(given: Mapping[str, str]) -> tuple[BrokerAddress, ...]:
+    if BOOTSTRAP not in given:
+        raise ConfigError(f'{BOOTSTRAP}: required; list the brokers as "host:port,host:port"')
+    return parse_bootstrap_servers(given[BOOTSTRAP], option=BOOTSTRAP)
+
+
+def _interest(given: Mapping[str, str], client: ClientOptions) -> Interest:
+    chosen = [name for name in _STRATEGIES if name in given]
+    if len(chosen) != 1:
+        found = " and ".join(chosen) or "none of them"
+        raise ConfigError(f"exactly one of subscribe, subscribePattern and assign is needed, found {found}")
+    text = given[chosen[0]]
+    match chosen[0]:
+        case "subscribe":
+            return Interest(topics=_topics(text), isolation=client.isolation)
+        case "subscribePattern":
+            return Interest(pattern=_pattern(text), isolation=client.isolation)
+        case _:
+            return Interest(assigned=_assigned(text), isolation=client.isolation)
+
+
+def _topics(text: str) -> tuple[TopicName, ...]:
+    topics = tuple(dict.fromkeys(TopicName(part.strip()) for part in text.split(",") if part.strip()))
+    if not topics:
+        raise ConfigError('subscribe: no topic named; write topics like "orders,payments"')
+    return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"subscribePattern: {text!r} is not a regular expression: {error}") from None
+    if not text.strip():
+        raise ConfigError('subscribePattern: empty; write a pattern like "orders-.*"')
+    return text
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        raw = json.loads(text)
+        assigned = {
+            TopicPartition(TopicName(topic), partition) for topic, partitions in raw.items() for partition in partitions
+        }
+        sound = all(type(tp.partition) is int and tp.partition >= 0 for tp in assigned)
+    except (ValueError, AttributeError, TypeError):
+        assigned, sound = set(), False
+    if not assigned or not sound:
+        raise ConfigError(f'assign: {text!r} does not name partitions; write JSON like {{"orders": [0, 1]}}')
+    return tuple(sorted(assigned))
+
+
+def _starting(text: str, interest: Interest) -> int | Offsets:
+    match text.strip().lower():
+        case "earliest":
+            return EARLIEST
+        case "latest":
+            return LATEST
+    if not text.strip().startswith("{"):
+        raise ConfigError(
+            f'startingOffsets: {text!r} is neither earliest, latest nor JSON like {{"topic": {{"0": 5}}}}'
+        )
+    offsets = parse_offsets(text, what="startingOffsets")
+    if interest.assigned and set(offsets) != set(interest.assigned):
+        raise ConfigError(mismatch(set(offsets), set(interest.assigned)))
+    return offsets
+
+
+def mismatch(named: set[TopicPartition], followed: set[TopicPartition]) -> str:
+    """Say which partitions `startingOffsets` lacks and which it has too many.
+
+    Runs: anywhere (pure).
+    """
+    lacking = ", ".join(map(str, sorted(followed - named))) or "none"
+    surplus = ", ".join(map(str, sorted(named - followed))) or "none"
+    return (
+        "startingOffsets: the JSON must name exactly the partitions that are read; "
+        f"not named: {lacking}; named but not there: {surplus}; use {EARLIEST} for earliest, {LATEST} for latest"
+    )
+
+
+def _optional(given: Mapping[str, str], option: str, parse: Callable[[str, str], _T]) -> _T | None:
+    return parse(option, given[option]) if option in given else None
+
+
+def _positive(option: str, text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()) or not 0 < int(stripped) < 2**63:
+        raise ConfigError(f"{option}: {text!r} is not a whole number of 1 or more")
+    return int(stripped)
+
+
+def _flag(option: str, text: str) -> bool:
+    return _one_of(option, text, ("true", "false")) == "true"
+
+
+def _one_of(option: str, text: str, values: tuple[str, ...]) -> str:
+    lowered = text.strip().lower()
+    if lowered not in values:
+        raise ConfigError(f"{option}: {text!r} is not one of {', '.join(values)}")
+    return lowered
+
+
+def _folder(option: str, text: str) -> Path:
+    return Path(_name(option, text)).expanduser()
+
+
+def _name(option: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(f"{option}: empty; give it a value or leave the option out")
+    return text.strip()

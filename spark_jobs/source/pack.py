@@ -1,0 +1,149 @@
+"""From offsets to Spark tasks: which ranges one task reads."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import ceil
+
+from discovery.core.model import TopicPartition
+from discovery.fetch import FetchRange
+from spark_jobs.source.offsets import EARLIEST, LATEST
+
+RECORDS_PER_TASK = 10_000
+"""A task costs 55-60 ms of its own (docs/decisions); under this many records another one does not pay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedRange:
+    """A range and who leads it; `leader` None is unknown."""
+
+    range: FetchRange
+    leader: Hashable
+
+
+Task = tuple[FetchRange, ...]
+
+
+def pack(ranges: Iterable[LedRange], *, min_partitions: int | None = None) -> tuple[Task, ...]:
+    """Group ranges into tasks so that one leader's ranges share a task.
+
+    A task that waits for a dead leader holds its slot, so one dead leader must not reach two of them. Only
+    `min_partitions` asks for more tasks than leaders; then ranges split as Spark's KafkaOffsetRangeCalculator does.
+
+    Returns:
+        0..n tasks without empty ranges; no partition twice in a task.
+
+    Runs: anywhere (pure).
+    """
+    readable = [led for led in ranges if _size(led.range) > 0]
+    if not readable:
+        return ()
+    groups = _by_leader(readable)
+    if min_partitions is not None and min_partitions > len(groups):
+        return _at_least(min_partitions, readable, groups)
+    wanted = max(ceil(sum(map(_weight, groups)) / RECORDS_PER_TASK), min_partitions or 1)
+    return _merge_into(min(wanted, len(groups)), groups)
+
+
+def split(ranges: Sequence[LedRange], min_partitions: int) -> list[LedRange]:
+    """Split large ranges until there are about `min_partitions`, evenly, as Spark does.
+
+    Runs: anywhere (pure).
+    """
+    total = sum(_size(led.range) for led in ranges)
+    whole = [led for led in ranges if _parts(led.range, total, min_partitions) == 1]
+    large_total = total - sum(_size(led.range) for led in whole)
+    share = max(min_partitions - len(whole), 1)
+    whole_ids = {id(led) for led in whole}
+    return [
+        piece
+        for led in ranges
+        for piece in ([led] if id(led) in whole_ids else _pieces(led, _parts(led.range, large_total, share)))
+    ]
+
+
+def _parts(range_: FetchRange, total: int, min_partitions: int) -> int:
+    # Java's Math.round: half up, not to even.
+    return max(int(_size(range_) / total * min_partitions + 0.5), 1)
+
+
+def _pieces(led: LedRange, parts: int) -> list[LedRange]:
+    pieces, start, remaining = [], led.range.start_offset, _size(led.range)
+    for left in range(parts, 0, -1):
+        size = remaining // left
+        remaining -= size
+        if size:
+            pieces.append(replace(led, range=replace(led.range, start_offset=start, end_offset=start + size)))
+        start += size
+    return pieces
+
+
+def _at_least(min_partitions: int, ranges: list[LedRange], groups: list[list[LedRange]]) -> tuple[Task, ...]:
+    if len(ranges) < min_partitions:
+        return tuple((led.range,) for led in split(ranges, min_partitions))
+    while len(groups) < min_partitions:
+        heaviest = max((g for g in groups if len(g) > 1), key=_weight)
+        groups.remove(heaviest)
+        groups.extend(_halves(heaviest))
+    return tuple(map(_task, groups))
+
+
+def _halves(group: list[LedRange]) -> list[list[LedRange]]:
+    return _lightest_first([[led] for led in group], 2)
+
+
+def _merge_into(tasks: int, groups: list[list[LedRange]]) -> tuple[Task, ...]:
+    return tuple(map(_task, _lightest_first(groups, tasks)))
+
+
+def _lightest_first(groups: list[list[LedRange]], bins: int) -> list[list[LedRange]]:
+    """Longest processing time first: the heaviest group goes to the lightest bin."""
+    filled: list[list[LedRange]] = [[] for _ in range(bins)]
+    weights = [0] * bins
+    for group in sorted(groups, key=_weight, reverse=True):
+        lightest = weights.index(min(weights))
+        filled[lightest].extend(group)
+        # An empty bin must win over one with very small groups, so that none stays empty.
+        weights[lightest] += max(_weight(group), 1)
+    return filled
+
+
+def _by_leader(ranges: list[LedRange]) -> list[list[LedRange]]:
+    ordered = sorted(ranges, key=lambda led: str(led.leader))
+    return [list(group) for _, group in groupby(ordered, key=lambda led: str(led.leader))]
+
+
+def _task(group: list[LedRange]) -> Task:
+    return tuple(sorted((led.range for led in group), key=_position))
+
+
+def _position(range_: FetchRange) -> TopicPartition:
+    return range_.topic_partition
+
+
+def _size(range_: FetchRange) -> int:
+    return range_.end_offset - range_.start_offset
+
+
+def _weight(group: list[LedRange]) -> int:
+    return sum(_size(led.range) for led in group)
+
+
+def led_ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, Hashable],
+) -> list[LedRange]:
+    """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
+
+    Where even that is unknown (a replay while its leader is dead) the range says EARLIEST and the task resolves it.
+    A start of LATEST was not a number then: it gives nothing, and neither does an end below its start.
+
+    Runs: anywhere (pure).
+    """
+    return [
+        LedRange(range=FetchRange(topic_partition=tp, start_offset=begin, end_offset=until), leader=leaders.get(tp))
+        for tp, until in end.items()
+        if LATEST != (begin := start.get(tp, earliest.get(tp, EARLIEST))) < until
+    ]

