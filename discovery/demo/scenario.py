@@ -1,0 +1,279 @@
+"""The incident, step by step. Each step does one thing to the cluster, waits for what must follow, and marks both."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from discovery.core.errors import DiscoveryError
+from discovery.demo.measure import first_batch_after, first_seen_wall
+from discovery.demo.processes import ProcessError
+from discovery.demo.recording import Mark, Moment, Recording
+from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
+from discovery.demo.view import View
+
+_LATENESS = ("--allowed-lateness", "2 days")
+"""The demo squeezes days into minutes: an outage of seconds makes events hours late."""
+_SAMPLE_SECONDS = 0.25
+_FIRST_ROW_SECONDS = 90.0
+_NEW_PARTITION_SECONDS = 20.0
+_DRAIN_SECONDS = 90.0
+_SINGLE_SECONDS = 60.0
+_PARKED = re.compile(r"parked|no leader|leaderless", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One act: its title, how long it is expected to take, and what it does."""
+
+    title: str
+    planned_seconds: float
+    act: Callable[[], None]
+
+
+class Scenario:
+    """Plays the steps on a stage whose cluster runs. `failure` holds what stopped it, if something did."""
+
+    def __init__(self, stage: Stage, recording: Recording, view: View) -> None:
+        self._stage, self._recording, self._view = stage, recording, view
+        self._settings = stage.settings
+        self._over = threading.Event()
+        self.failure: str | None = None
+        self.created_wall: float | None = None
+        """When the cluster had accepted the new partitions."""
+        self.job_started_wall: float | None = None
+        self.restarted_wall: float | None = None
+        self.single_started_wall: float | None = None
+        self.single_flowing_wall: float | None = None
+        self.returned_wall: float | None = None
+        self.single_complete_wall: float | None = None
+        self.killed: tuple[int, ...] = ()
+
+    def steps(self) -> Sequence[Step]:
+        """Return the plan."""
+        s = self._settings
+        return (
+            Step(title="Start the job with all brokers listed", planned_seconds=20, act=self._begin),
+            Step(title="Everything is well", planned_seconds=s.steady_seconds, act=self._steady),
+            Step(
+                title=f"Grow the topic from {s.partitions} to {s.grown_partitions} partitions",
+                planned_seconds=2 + s.after_partitions_seconds,
+                act=self._grow,
+            ),
+            Step(title=f"Kill {s.per_rack} brokers at once", planned_seconds=s.after_kill_seconds, act=self._kill),
+            Step(
+                title="Freeze two brokers, then thaw them",
+                planned_seconds=s.frozen_seconds + s.after_thaw_seconds,
+                act=self._freeze,
+            ),
+            Step(
+                title="Restart the job with a list of dead brokers only",
+                planned_seconds=15 + s.after_restart_seconds,
+                act=self._restart,
+            ),
+            Step(title="Read a topic with one replica and dead leaders", planned_seconds=20, act=self._single),
+            Step(title="Stop producing and count to the end", planned_seconds=6, act=self._drain),
+            Step(title="Bring the dead brokers back", planned_seconds=15, act=self._return),
+        )
+
+    def run(self) -> None:
+        """Play everything; a step that fails ends it, with its reason in `failure`.
+
+        Runs: main thread; blocks two to four minutes.
+        """
+        sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        sampler.start()
+        try:
+            for step in self.steps():
+                self._view.begin(step.title, step.planned_seconds)
+                step.act()
+        except DiscoveryError as error:
+            self.failure = str(error)
+            self._mark(Moment.NOTE, f"The demo stops here: {error}")
+        finally:
+            self._over.set()
+            sampler.join(10)
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        s, stage = self._settings, self._stage
+        speed = s.days * 86_400 / 150.0
+        malformed = ("--malformed-share", str(s.malformed_share), "--users", str(s.users))
+        stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *malformed)
+        writer = stage.single.start_generator(
+            "--rate", "3000", "--count", str(s.single_records), "--days", "0.5", "--seed", "2", *malformed
+        )
+        if writer.wait(timeout_seconds=60):
+            raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
+        self.job_started_wall = time.time()
+        stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
+        stage.wait_until(
+            lambda: bool(stage.main.history().batches),
+            deadline_seconds=_FIRST_ROW_SECONDS,
+            otherwise="the job has not counted a row",
+        )
+        self._mark(Moment.STARTED, f"The job runs and knows all {s.brokers} brokers.", "job runs")
+
+    def _steady(self) -> None:
+        self._stage.watch(self._settings.steady_seconds)
+
+    def _grow(self) -> None:
+        s, stage = self._settings, self._stage
+        stage.cluster.add_partitions(stage.main.topic, s.grown_partitions, await_leaders=False)
+        self.created_wall = time.time()
+        self._mark(
+            Moment.PARTITIONS,
+            f"The topic grew from {s.partitions} to {s.grown_partitions} partitions.",
+            f"{s.partitions} → {s.grown_partitions} partitions",
+        )
+        fresh = [str(partition) for partition in range(s.partitions, s.grown_partitions)]
+        stage.wait_until(
+            lambda: all(first_seen_wall(stage.main.history().batches, partition) for partition in fresh),
+            deadline_seconds=_NEW_PARTITION_SECONDS,
+            otherwise="not all new partitions have been read",
+        )
+        self._mark(Moment.NOTE, "The running query reads all new partitions.")
+        stage.watch(s.after_partitions_seconds)
+
+    def _kill(self) -> None:
+        doomed = self._settings.doomed
+        self._mark(
+            Moment.KILLED,
+            f"Brokers {_listed(doomed)}, a whole rack, were killed with SIGKILL.",
+            f"{len(doomed)} brokers killed",
+        )
+        self._stage.cluster.kill(doomed)
+        self.killed = doomed
+        self._stage.watch(self._settings.after_kill_seconds)
+
+    def _freeze(self) -> None:
+        freezing, stage = self._settings.freezing, self._stage
+        self._mark(
+            Moment.FROZEN, f"Brokers {_listed(freezing)} froze: they accept connections and say nothing.", "2 frozen"
+        )
+        stage.cluster.pause(freezing)
+        stage.watch(self._settings.frozen_seconds)
+        stage.cluster.resume(freezing)
+        self._mark(Moment.THAWED, f"Brokers {_listed(freezing)} woke up again.", "thawed")
+        stage.watch(self._settings.after_thaw_seconds)
+
+    def _restart(self) -> None:
+        stage, job = self._stage, self._stage.main.job
+        if job is not None and (code := job.stop()):
+            raise ProcessError(f"the job did not stop cleanly: exit code {code}: {job.last_words()}")
+        self._mark(Moment.STOPPED, "The job was stopped on purpose.", "job stopped")
+        dead = stage.addresses(self.killed)
+        self.restarted_wall = time.time()
+        self._mark(
+            Moment.RESTARTED, f"The job was started with a list that names only the {len(self.killed)} dead brokers."
+        )
+        stage.main.start_job(dead, *_LATENESS)
+        began = self.restarted_wall
+        stage.wait_until(
+            lambda: first_batch_after(stage.main.history().batches, began) is not None,
+            deadline_seconds=_FIRST_ROW_SECONDS,
+            otherwise="the job on the dead list has not counted a row",
+        )
+        self._mark(Moment.NOTE, "The job counts again: it remembered the living brokers.", "job back")
+        stage.watch(self._settings.after_restart_seconds)
+
+    def _single(self) -> None:
+        stage = self._stage
+        self.single_started_wall = time.time()
+        self._mark(
+            Moment.SINGLE,
+            f"A query started on a topic with one replica; {len(self.killed)} of its"
+            f" {self._settings.brokers} partitions have no living broker.",
+            "one-replica query",
+        )
+        stage.single.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
+        dead = self.leaderless()
+        stage.wait_until(
+            lambda: _lag_without(stage.single, dead) == 0 and bool(stage.single.history().batches),
+            deadline_seconds=_SINGLE_SECONDS,
+            otherwise="the partitions that have a living broker are not read",
+        )
+        self.single_flowing_wall = stage.single.history().batches[-1].finished_wall
+        stage.wait_until(
+            lambda: self.named() == dead,
+            deadline_seconds=_SINGLE_SECONDS,
+            otherwise=f"the query did not name the partitions {list(dead)} as parked",
+        )
+        self._mark(Moment.NOTE, f"The others were read to the end; the query names the parked ones: {_listed(dead)}.")
+
+    def _drain(self) -> None:
+        stage, generator = self._stage, self._stage.main.generator
+        if generator is not None and generator.stop(timeout_seconds=_DRAIN_SECONDS):
+            raise ProcessError(f"not every record was acknowledged: {generator.last_words()}")
+        self._mark(Moment.NOTE, "The generator stopped; every record it sent is acknowledged.")
+        stage.wait_until(
+            lambda: lag(stage.main.produced().end_offsets, stage.main.history().end_offsets) == 0,
+            deadline_seconds=_DRAIN_SECONDS,
+            otherwise="the job has not read everything",
+        )
+        if stage.main.job is not None:
+            stage.main.job.stop()
+        self._mark(Moment.NOTE, "The job has counted everything.")
+
+    def _return(self) -> None:
+        stage = self._stage
+        stage.cluster.restart(self.killed)
+        self.returned_wall = time.time()
+        self._mark(Moment.RETURNED, f"Brokers {_listed(self.killed)} came back.", "brokers back")
+        stage.wait_until(
+            lambda: _lag_without(stage.single, ()) == 0,
+            deadline_seconds=_SINGLE_SECONDS,
+            otherwise="the parked partitions were not read after their brokers came back",
+        )
+        self.single_complete_wall = stage.single.history().batches[-1].finished_wall
+        if stage.single.job is not None:
+            stage.single.job.stop()
+        self._mark(Moment.NOTE, "What was parked has been read, where it had stopped.")
+
+    # -- facts --------------------------------------------------------------------------------------------------
+
+    def leaderless(self) -> tuple[int, ...]:
+        """Return the partitions of the one-replica topic whose only broker is dead: partition n lives on broker n+1."""
+        return tuple(sorted(broker_id - 1 for broker_id in self.killed))
+
+    def named(self) -> tuple[int, ...]:
+        """Return the partitions that the one-replica query named as parked."""
+        text = self._stage.single.job_log.read_text(errors="replace")
+        return parked_partitions(text, self._stage.single.topic)
+
+    def _sample(self) -> None:
+        main = self._stage.main
+        while not self._over.wait(_SAMPLE_SECONDS):
+            sample = self._stage.sample(main.produced(), main.history())
+            self._recording.sample(sample)
+            self._view.show(sample)
+
+    def _mark(self, moment: Moment, text: str, label: str = "") -> None:
+        mark = Mark(wall=time.time(), moment=moment, text=text, label=label)
+        self._recording.mark(mark)
+        self._view.say(mark)
+
+
+def parked_partitions(log: str, topic: str) -> tuple[int, ...]:
+    """Find the partitions a source named in its log as parked. Pure."""
+    found: set[int] = set()
+    for line in log.splitlines():
+        if _PARKED.search(line):
+            found.update(int(number) for number in re.findall(rf"\b{re.escape(topic)}-(\d+)\b", line))
+    return tuple(sorted(found))
+
+
+def _lag_without(run: TopicRun, partitions: Sequence[int]) -> int:
+    left_out = {str(partition) for partition in partitions}
+    produced = {p: end for p, end in run.produced().end_offsets.items() if p not in left_out}
+    return lag(produced, run.history().end_offsets)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    texts = [str(number) for number in numbers]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+__all__ = ["Scenario", "Step", "StepFailedError", "parked_partitions"]
