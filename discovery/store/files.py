@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import tempfile
 from pathlib import Path
 from typing import Self
 
@@ -13,22 +12,24 @@ from discovery.core.errors import StateError
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` so that a reader sees the old or the new content, never a part, also after a power cut.
 
+    One writer at a time (hold a lock): the temporary file has a fixed name, so that crashes do not pile up files.
+
     Raises:
         OSError: the disk is full, the folder is gone or read-only; the old content stays.
 
     Runs: any thread; blocks for two fsyncs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            temporary.unlink()
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
