@@ -1,15 +1,13 @@
 """Which feed a reader follows."""
 
+import os
+from pathlib import Path
 from typing import Protocol
 
 from discovery.core.policy import Policy
-from discovery.feed.base import OffsetService, PartitionFeed
+from discovery.feed.base import PartitionFeed
 from discovery.feed.embedded import EmbeddedFeed
 from spark_jobs.source.options import SourceOptions
-
-
-class Feed(PartitionFeed, OffsetService, Protocol):
-    """Both questions a source has: what is there now, and where is an offset."""
 
 
 class FeedFactory(Protocol):
@@ -30,7 +28,18 @@ def embedded_feed(options: SourceOptions) -> PartitionFeed:
         interest=options.interest,
         client_options=options.client,
         policy=Policy(),
-        state_dir=options.state_dir,
+        state_dir=options.state_dir or default_state_dir(),
         source_id=options.source_id,
         cluster_id=options.cluster_id,
     )
+
+
+def default_state_dir() -> Path:
+    """Return the user's state folder of this project; does not make it.
+
+    Runs: driver.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG rules: a relative value is invalid and is ignored.
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "kafka-discovery"

@@ -124,6 +124,9 @@ def _spans(
             if begin is None:
                 parked[tp] = "its earliest offset is unknown"
                 continue
+            if begin >= end:
+                # It begins with its first record: naming it now would cost a batch without rows.
+                continue
         elif begin == LATEST:
             begin = end
         if target is not None:
@@ -133,12 +136,27 @@ def _spans(
     return spans, parked
 
 
-def unfinished(start: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
+def unfinished(
+    start: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int],
+    partitions: Mapping[TopicPartition, PartitionView],
+) -> tuple[TopicPartition, ...]:
     """Return the partitions that have not reached the target of Trigger.AvailableNow.
+
+    One that is not in `start` has reached it where it is empty; its earliest offset unknown, it has not.
 
     Runs: anywhere (pure).
     """
-    return tuple(tp for tp, end in target.items() if start.get(tp, -1) < end)
+    return tuple(tp for tp, end in target.items() if _position(tp, start, partitions) < end)
+
+
+def _position(
+    tp: TopicPartition, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, PartitionView]
+) -> int:
+    if tp in start:
+        return start[tp]
+    view = partitions.get(tp)
+    return -1 if view is None or view.start_offset is None else view.start_offset
 
 
 def describe(partitions: Iterable[tuple[TopicPartition, str]], *, limit: int = 10) -> str:

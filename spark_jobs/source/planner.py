@@ -69,7 +69,7 @@ class Planner:
         Runs: driver; blocks <= `startupTimeout`.
         """
         if self._first is None:
-            view = self._usable_view(lambda v: is_settled(v, self.options.interest, self.options.starting))
+            view = self._usable_view(lambda v: is_settled(v, self.options.interest))
             self._first = to_json(first_offsets(view, self.options.interest, self.options.starting))
         return self._first
 
@@ -288,7 +288,7 @@ class Planner:
 
         Runs: driver, once; blocks <= `startupTimeout`, then <= 60 s.
         """
-        self._usable_view(lambda v: is_settled(v, self.options.interest, self.options.starting))
+        self._usable_view(lambda v: is_settled(v, self.options.interest))
         deadline = self._clock.monotonic() + self._bounded_seconds
         view = self._refreshed(deadline)
         ends = {tp: _readable_end(view, tp, self.options) for tp in view.partitions}
@@ -339,7 +339,7 @@ class Planner:
 
     def _missing(self, start: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
         accepted = {tp for tp, kind in self._accepted if kind is LossKind.GONE}
-        behind = unfinished(self._parse(start), self._target or {})
+        behind = unfinished(self._parse(start), self._target or {}, self.feed.view().partitions)
         return tuple(tp for tp in (*behind, *sorted(self._owed)) if tp not in accepted)
 
     def _why_unfinished(self, missing: tuple[TopicPartition, ...]) -> str:

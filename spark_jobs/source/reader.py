@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from discovery.core.errors import DiscoveryError
+from discovery.core.errors import DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
 from discovery.fetch import FetchRange, FetchSettings, fetch
 from spark_jobs.source.feeds import FeedFactory, embedded_feed
@@ -80,7 +80,10 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     def _plan(self) -> Planner:
         if self._planner is None:
             feed = self._feed_factory(self._options)
-            feed.start()
+            try:
+                feed.start()
+            except OSError as error:
+                raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
             self._planner = Planner(feed, self._options)
         return self._planner
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from discovery.core.errors import ConfigError
-from discovery.core.model import LoopState, TopicPartition
+from discovery.core.model import LoopState, TopicPartition, Verdict
 from discovery.feed.base import FeedView, Interest, PartitionView
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 from spark_jobs.source.options import mismatch
@@ -24,18 +24,25 @@ def is_usable(view: FeedView, interest: Interest) -> bool:
     return bool(found)
 
 
-def is_settled(view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int]) -> bool:
+def is_settled(view: FeedView, interest: Interest) -> bool:
     """Tell whether every partition that may still answer has said where it begins and ends.
 
-    A partition without a leader will not. "earliest" needs no answer at all: a partition that is not in the
-    first offsets begins there anyway.
+    Leaderless ones will not, nor will those whose leader has a bad verdict.
 
     Runs: anywhere (pure).
     """
-    led = [p for p in view.partitions.values() if p.leader_id is not None]
-    if starting == EARLIEST:
-        return any(p.start_offset is not None for p in led)
-    return all(p.start_offset is not None and p.end_offset(interest.isolation) is not None for p in led)
+    return all(
+        p.start_offset is not None and p.end_offset(interest.isolation) is not None
+        for p in view.partitions.values()
+        if _may_answer(p, view)
+    )
+
+
+def _may_answer(partition: PartitionView, view: FeedView) -> bool:
+    if partition.leader is None:
+        return False
+    known = view.addresses.get(partition.leader)
+    return known is None or known.verdict in {None, Verdict.ALIVE}
 
 
 def first_offsets(view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int]) -> Offsets:

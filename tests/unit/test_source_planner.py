@@ -1,0 +1,311 @@
+"""The driver's decisions over a scripted feed."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
+from discovery.core.model import TopicId, TopicName, TopicPartition, Verdict
+from discovery.feed.base import AddressReport, PartitionView
+from spark_jobs.source.options import parse_options
+from spark_jobs.source.planner import Planner
+from tests.fakes.feed import BROKER, COLD, FakeClock, ScriptedFeed, partition_view, tp, view_of
+
+
+def planner(feed: ScriptedFeed, **options: str) -> Planner:
+    given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", **options}
+    return Planner(feed, parse_options(given), feed.clock)
+
+
+def feed_with(partitions: Mapping[TopicPartition, PartitionView], **more: Any) -> ScriptedFeed:
+    return ScriptedFeed(view_of(partitions, **more))
+
+
+# -- start --------------------------------------------------------------------------------------------------------
+
+
+def test_given_a_cold_feed_when_a_broker_answers_then_the_query_starts_at_its_end() -> None:
+    feed = ScriptedFeed(COLD)
+    feed.script.append(view_of({tp(0): partition_view(3, 7)}))
+    assert planner(feed).initial_offsets() == {"t": {"0": 7}}
+
+
+def test_given_spark_asks_twice_when_more_arrived_then_the_first_answer_stands() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7)})
+    plan = planner(feed)
+    first = plan.initial_offsets()
+    feed.show_partitions({tp(0): partition_view(0, 70)})
+    assert plan.initial_offsets() is first
+
+
+def test_given_nobody_lives_when_the_time_is_up_then_the_error_has_a_verdict_per_address() -> None:
+    reports = {BROKER: AddressReport(verdict=Verdict.REFUSED, detail="connection refused", configured=True)}
+    feed = feed_with({}, state=COLD.state, bootstrap=(), addresses=reports)
+    with pytest.raises(KafkaUnreachableError) as error:
+        planner(feed, startupTimeout="30s").initial_offsets()
+    assert str(error.value) == "startupTimeout: after 30 s no living broker; b1:9092: refused (connection refused)"
+
+
+def test_given_a_topic_that_does_not_exist_when_the_time_is_up_then_it_is_named() -> None:
+    feed = feed_with({}, missing_topics=(TopicName("t"),))
+    with pytest.raises(ConfigError, match="after 30 s topic t does not exist; create it or correct the subscription"):
+        planner(feed, startupTimeout="30s").initial_offsets()
+
+
+def test_given_waiting_will_not_help_when_starting_then_it_fails_at_once() -> None:
+    feed = feed_with({}, fatal="the password of user u was refused; correct kafka.sasl.jaas.config")
+    with pytest.raises(KafkaUnreachableError, match="password of user u was refused"):
+        planner(feed).initial_offsets()
+    assert feed.waits == 0
+
+
+def test_given_a_leaderless_partition_when_starting_at_earliest_then_it_is_left_out_and_begins_there_later() -> None:
+    feed = feed_with({tp(0): partition_view(2, 5), tp(1): partition_view(None, None, leader=None)})
+    plan = planner(feed, startingOffsets="earliest")
+    start = plan.initial_offsets()
+    assert start == {"t": {"0": 2}}
+    feed.show_partitions({tp(0): partition_view(2, 5), tp(1): partition_view(4, 9)})
+    end = plan.latest_offsets(start, None)
+    assert end == {"t": {"0": 5, "1": 9}}
+    tasks, _ = plan.tasks(start, end)
+    assert {(r.topic_partition.partition, r.start_offset) for task in tasks for r in task} == {(0, 2), (1, 4)}
+
+
+def test_given_a_leaderless_partition_when_starting_at_latest_then_its_history_is_never_read() -> None:
+    feed = feed_with({tp(0): partition_view(2, 5), tp(1): partition_view(None, None, leader=None)})
+    plan = planner(feed)
+    start = plan.initial_offsets()
+    assert start == {"t": {"0": 5, "1": -1}}
+    feed.show_partitions({tp(0): partition_view(2, 5), tp(1): partition_view(4, 9)})
+    end = plan.latest_offsets(start, None)
+    assert end == {"t": {"0": 5, "1": 9}}
+    assert plan.tasks(start, end)[0] == ()
+
+
+def test_given_a_slow_leader_when_starting_then_it_is_waited_for_a_second_only() -> None:
+    clock = FakeClock()
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 5), tp(1): partition_view(None, None)}), clock=clock)
+    before = clock.monotonic()
+    assert planner(feed).initial_offsets() == {"t": {"0": 5, "1": -1}}
+    assert clock.monotonic() - before == pytest.approx(1.0, abs=0.1)
+
+
+def test_given_json_offsets_that_miss_a_partition_when_starting_then_both_sides_are_named() -> None:
+    feed = feed_with({tp(0): partition_view(), tp(1): partition_view()})
+    with pytest.raises(ConfigError) as error:
+        planner(feed, startingOffsets='{"t":{"0":1,"7":1}}').initial_offsets()
+    assert "not named: t-1; named but not there: t-7" in str(error.value)
+
+
+# -- triggers -----------------------------------------------------------------------------------------------------
+
+
+def test_given_nothing_new_when_asked_a_thousand_times_then_one_plan_is_made_and_start_comes_back() -> None:
+    feed = feed_with({tp(i): partition_view(0, 10) for i in range(1_000)})
+    plan = planner(feed)
+    start = {"t": {str(i): 10 for i in range(1_000)}}
+    assert all(plan.latest_offsets(copied, None) is copied for copied in (dict(start) for _ in range(1_000)))
+    assert plan.plans_made == 1
+    assert feed.waits == feed.refreshes == 0
+
+
+def test_given_a_parked_partition_when_planned_then_the_others_go_on_and_it_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({tp(0): partition_view(0, 5), tp(1): partition_view(0, 5, leader=None)})
+    plan = planner(feed)
+    start = {"t": {"0": 0, "1": 0}}
+    with caplog.at_level(logging.WARNING):
+        assert plan.latest_offsets(start, None) == {"t": {"0": 5, "1": 0}}
+        feed.show_partitions(feed.view().partitions)
+        plan.latest_offsets(start, None)
+    assert caplog.text.count("partitions parked: t-1 (it has no leader)") == 1
+
+
+def test_given_hold_when_a_partition_is_parked_then_nothing_is_planned() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5), tp(1): partition_view(0, 5, leader=None)})
+    start = {"t": {"0": 0, "1": 0}}
+    assert planner(feed, onParked="hold").latest_offsets(start, None) is start
+
+
+def test_given_a_new_empty_partition_when_planned_then_no_batch_is_made_for_it() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5), tp(1): partition_view(0, 0)})
+    start = {"t": {"0": 5}}
+    assert planner(feed).latest_offsets(start, None) is start
+
+
+def test_given_a_new_generation_when_planned_then_it_is_acknowledged_once() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5)})
+    plan = planner(feed)
+    plan.latest_offsets({"t": {"0": 0}}, None)
+    feed.show_partitions({tp(0): partition_view(0, 6)})
+    plan.latest_offsets({"t": {"0": 0}}, None)
+    assert feed.acked == [1]
+
+
+def test_given_a_restart_when_the_first_call_replays_a_batch_then_it_waits_for_living_brokers() -> None:
+    feed = ScriptedFeed(COLD)
+    feed.script.append(view_of({tp(0): partition_view(0, 7)}))
+    tasks, brokers = planner(feed).tasks({"t": {"0": 1}}, {"t": {"0": 4}})
+    assert brokers == (BROKER,)
+    assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(1, 4)]
+
+
+def test_given_a_replay_with_a_new_partition_of_a_dead_leader_when_planned_then_the_task_finds_its_beginning() -> None:
+    feed = feed_with({tp(0): partition_view(None, None, leader=None)})
+    tasks, _ = planner(feed).tasks({}, {"t": {"0": 4}})
+    assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(-2, 4)]
+
+
+# -- data loss ----------------------------------------------------------------------------------------------------
+
+
+def losing(partition: PartitionView, **options: str) -> tuple[ScriptedFeed, Planner]:
+    feed = feed_with({tp(0): partition_view(0, 20)})
+    plan = planner(feed, **options)
+    plan.latest_offsets({"t": {"0": 10}}, None)
+    feed.show_partitions({tp(0): partition})
+    return feed, plan
+
+
+LOSSES = [
+    (partition_view(15, 20), "t-0 begins at offset 15 but the query stands at 10: 5 offsets were deleted by retention"),
+    (partition_view(0, 3), "t-0 ends at offset 3 but the query stands at 10: the topic was truncated or recreated"),
+    (
+        partition_view(0, 50, topic_id=TopicId("id-2")),
+        "topic t was recreated (id id-1 became id-2); t-0 stood at offset 10",
+    ),
+]
+
+
+@pytest.mark.parametrize(("partition", "text"), LOSSES)
+def test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy(
+    partition: PartitionView, text: str
+) -> None:
+    feed, plan = losing(partition)
+    with pytest.raises(DataLossError) as error:
+        plan.latest_offsets({"t": {"0": 10}}, None)
+    assert str(error.value).startswith(f"data loss: {text}; set failOnDataLoss")
+    assert feed.refreshes == 1
+
+
+@pytest.mark.parametrize(("partition", "text"), LOSSES)
+def test_given_lost_records_when_nobody_confirms_then_the_query_goes_on_and_asks_again_later(
+    partition: PartitionView, text: str
+) -> None:
+    feed, plan = losing(partition)
+    feed.reachable = False
+    plan.latest_offsets({"t": {"0": 10}}, None)
+    feed.show_partitions({tp(0): partition})
+    plan.latest_offsets({"t": {"0": 10}}, None)
+    assert feed.refreshes == 1
+    feed.clock.advance(seconds=20)
+    feed.reachable = True
+    feed.show_partitions({tp(0): partition})
+    with pytest.raises(DataLossError):
+        plan.latest_offsets({"t": {"0": 10}}, None)
+
+
+def test_given_a_false_alarm_when_a_fresh_answer_denies_it_then_the_query_goes_on() -> None:
+    feed, plan = losing(partition_view(0, 3))
+    feed.refreshed.append(view_of({tp(0): partition_view(0, 25)}))
+    assert plan.latest_offsets({"t": {"0": 10}}, None) == {"t": {"0": 25}}
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [(partition_view(15, 20), 20), (partition_view(0, 3), 3), (partition_view(2, 50, topic_id=TopicId("id-2")), 2)],
+)
+def test_given_losses_are_accepted_when_planned_then_it_goes_on_behind_them(
+    partition: PartitionView, expected: int
+) -> None:
+    feed, plan = losing(partition, failOnDataLoss="false")
+    end = plan.latest_offsets({"t": {"0": 10}}, None)
+    assert end == {"t": {"0": expected}}
+    feed.show_partitions({tp(0): partition})
+    assert plan.latest_offsets(end, None) == {"t": {"0": partition.high_watermark}}
+    assert feed.refreshes == 1
+
+
+def test_given_a_topic_that_is_gone_when_confirmed_then_it_is_data_loss() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5)}, missing_topics=(TopicName("x"),))
+    with pytest.raises(DataLossError, match="topic x does not exist any more; x-1 stood at offset 4"):
+        planner(feed, subscribe="t,x").latest_offsets({"t": {"0": 5}, "x": {"1": 4}}, None)
+
+
+def test_given_a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it_stood() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5)}, missing_topics=(TopicName("x"),))
+    plan = planner(feed, subscribe="t,x", failOnDataLoss="false")
+    start = {"t": {"0": 5}, "x": {"1": 4}}
+    assert plan.latest_offsets(start, None) is start
+    feed.show(view_of({tp(0): partition_view(0, 5), tp(1, "x"): partition_view(0, 9)}))
+    assert plan.latest_offsets(start, None) == {"t": {"0": 5}, "x": {"1": 9}}
+
+
+def test_given_unknown_offsets_or_ids_when_judged_then_nothing_is_lost() -> None:
+    feed, plan = losing(partition_view(None, None, topic_id=None))
+    start = {"t": {"0": 10}}
+    assert plan.latest_offsets(start, None) is start
+    assert feed.refreshes == 0
+
+
+def test_given_a_topic_the_subscription_no_longer_names_when_restarted_then_it_is_data_loss() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5)})
+    with pytest.raises(DataLossError, match="the checkpoint has old-0 at offset 3, but the subscription does not name"):
+        planner(feed).latest_offsets({"old": {"0": 3}, "t": {"0": 5}}, None)
+
+
+# -- Trigger.AvailableNow -----------------------------------------------------------------------------------------
+
+
+def test_given_a_bounded_run_when_more_is_written_then_it_ends_exactly_at_its_target() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10)})
+    plan = planner(feed)
+    plan.fix_target()
+    feed.show_partitions({tp(0): partition_view(0, 99), tp(1): partition_view(0, 5)})
+    first = plan.latest_offsets({"t": {"0": 0}}, 7)
+    assert first == {"t": {"0": 7}}
+    second = plan.latest_offsets(first, 7)
+    assert second == {"t": {"0": 10}}
+    assert plan.latest_offsets(second, 7) is second
+
+
+def test_given_a_bounded_run_when_a_partition_stays_parked_then_the_others_are_read_and_it_fails() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, None, leader=None)})
+    plan = planner(feed, startingOffsets="earliest")
+    plan.fix_target()
+    end = plan.latest_offsets({"t": {"0": 0}}, None)
+    assert end == {"t": {"0": 10}}
+    with pytest.raises(KafkaUnreachableError) as error:
+        plan.latest_offsets(end, None)
+    assert "waited 60 s for t-1 (it has no leader); everything else is read" in str(error.value)
+
+
+def test_given_a_bounded_run_when_the_parked_partition_returns_then_it_is_read_to_its_end() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, None, leader=None)})
+    plan = planner(feed)
+    plan.fix_target()
+    end = plan.latest_offsets({"t": {"0": 0, "1": 0}}, None)
+    feed.script.append(view_of({tp(0): partition_view(0, 30), tp(1): partition_view(0, 4)}))
+    last = plan.latest_offsets(end, None)
+    assert last == {"t": {"0": 10, "1": 4}}
+    assert plan.latest_offsets(last, None) is last
+
+
+def test_given_a_bounded_run_when_nobody_answers_then_it_raises_after_its_budget() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10)})
+    feed.reachable = False
+    before = feed.clock.monotonic()
+    with pytest.raises(KafkaUnreachableError):
+        planner(feed).fix_target()
+    assert 59 < feed.clock.monotonic() - before < 80
+
+
+def test_given_a_bounded_run_when_a_partition_is_empty_and_new_then_it_does_not_wait_for_it() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, 0)})
+    plan = planner(feed)
+    plan.fix_target()
+    start = {"t": {"0": 10}}
+    assert plan.latest_offsets(start, None) is start
