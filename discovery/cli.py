@@ -1,12 +1,14 @@
-"""The command line: one typer application, sub-commands by package, no traceback for a user's mistake."""
+"""kafka-discovery: keeps Spark streams running while Kafka brokers come and go."""
 
 import sys
 
 import typer
 
+from discovery import cli_state
 from discovery.core.errors import DiscoveryError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(cli_state.app, name="state")
 
 
 def main() -> None:
