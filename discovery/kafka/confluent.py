@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
+    Uuid,
 )
 from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,6 +24,7 @@ from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicMetadat
 from discovery.core.policy import Policy
 from discovery.kafka import codes
 from discovery.kafka.base import OffsetAndEpoch, OffsetSpec
+from discovery.kafka.groups import committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
 from discovery.kafka.translate import failure_kind, gateway_error, metadata_answer
 
@@ -72,6 +73,7 @@ class ConfluentGateway:
     """See `Gateway`. Holds no thread of its own; librdkafka's end with `close`."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._properties = dict(properties)
         self._errors = ErrorMemory()
         self._client: AdminClient | None = make_client({**properties, "error_cb": self._errors.note}, QuietLog())
 
@@ -108,7 +110,11 @@ class ConfluentGateway:
         """See `Gateway.committed_offsets`."""
         if not partitions:
             return {}
-        return self._call(f"group {group}", lambda client: _committed(client, group, partitions, timeout_seconds))
+        properties = {**self._properties, "error_cb": self._errors.note}
+        return self._call(
+            f"group {group}",
+            lambda _: committed_offsets(properties, group, partitions, timeout_seconds=timeout_seconds),
+        )
 
     def close(self) -> None:
         """See `Gateway.close`. A call still under way keeps the client alive until it returns."""
@@ -214,7 +220,12 @@ def _topic_ids(
     unanswered = [exc for exc in failed if gateway_error(exc, "").kind is not FailureKind.TOPIC_UNKNOWN]
     if unanswered and not done:
         raise gateway_error(unanswered[0], "topic ids")
-    return {TopicName(name): TopicId(str(d.topic_id)) for name, d in done if d.topic_id is not None}
+    return {TopicName(name): _topic_id(d.topic_id) for name, d in done if d.topic_id is not None}
+
+
+def _topic_id(raw: Uuid) -> TopicId:
+    """Write it as Kafka's own tools do: base64 for URLs, where librdkafka writes the plain kind."""
+    return TopicId(str(raw).replace("+", "-").replace("/", "_"))
 
 
 def _raw_spec(spec: OffsetSpec) -> Any:
@@ -240,22 +251,4 @@ def _offsets(
         TopicPartition(TopicName(raw.topic), raw.partition): OffsetAndEpoch(result.offset, result.leader_epoch)
         for raw, result in done
         if result.offset >= 0
-    }
-
-
-def _committed(
-    client: AdminClient, group: str, partitions: Collection[TopicPartition], timeout_seconds: float
-) -> Mapping[TopicPartition, int]:
-    raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
-    futures = client.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, raw)], request_timeout=timeout_seconds
-    )
-    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
-    if failed:
-        raise gateway_error(failed[0], f"group {group}")
-    return {
-        TopicPartition(TopicName(tp.topic), tp.partition): tp.offset
-        for _, answer in done
-        for tp in answer.topic_partitions
-        if tp.error is None and tp.offset >= 0
     }
