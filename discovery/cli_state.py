@@ -34,7 +34,7 @@ def list_views(state_dir: StateDir = None, *, as_json: AsJson = False) -> None:
 def reset(
     state_dir: StateDir = None,
     source: Annotated[str | None, typer.Option("--source", help="The sourceId whose view is dropped.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster id whose shared view is dropped.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster id whose view is dropped.")] = None,
 ) -> None:
     """Drop one saved view, so that the next start trusts what it finds. Refused while a process holds it."""
     if (source is None) == (cluster is None):
