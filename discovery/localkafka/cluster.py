@@ -4,16 +4,14 @@ The JVMs belong to a keeper process (`keeper.py`); this module tells it what to 
 """
 
 import contextlib
-import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,14 +20,13 @@ from discovery.localkafka import properties
 from discovery.localkafka.admin import Admin, wait_until
 from discovery.localkafka.jars import kafka_jars
 from discovery.localkafka.java import java_command
-from discovery.localkafka.keeper import MARKER_FILE
 from discovery.localkafka.keeper_client import ChildProcess, KeeperClient, socket_path_for, start_keeper
+from discovery.localkafka.layout import CONTROLLER, ClusterFolder, ClusterRecord, held
 from discovery.localkafka.ports import Reservation, reserve_ports
-from discovery.localkafka.properties import HOST, ClusterSettings
+from discovery.localkafka.properties import ClusterSettings
 from discovery.localkafka.reassign import plan_reassignment, to_json
 
-CLUSTER_FILE = "cluster.json"
-_CONTROLLER = "controller"
+_DETACHED: list["subprocess.Popen[bytes]"] = []
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = ("Address already in use", "Socket server failed to bind")
 
@@ -52,12 +49,13 @@ class LocalKafka:
             settings: Kind of cluster; three brokers by default.
             folder: Where data and logs go; it is deleted at the end. None: a new temporary folder.
         """
-        self.settings = settings or ClusterSettings()
-        self.cluster_id = properties.kafka_uuid()
+        self._record = ClusterRecord(
+            cluster_id=properties.kafka_uuid(),
+            settings=settings or ClusterSettings(),
+            admin_password=secrets.token_hex(12),
+        )
         self._wanted_folder = folder
-        self._folder: Path | None = None
-        self._ports: dict[str, int] = {}
-        self._admin_password = secrets.token_hex(12)
+        self._folder: ClusterFolder | None = None
         self._client: KeeperClient | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
 
@@ -86,7 +84,7 @@ class LocalKafka:
         try:
             self._prepare()
             self._format_controller(deadline)
-            self._spawn(_CONTROLLER)
+            self._spawn(CONTROLLER)
             for broker_id in self.broker_ids:
                 self._spawn(str(broker_id))
             self._await_ready(self.broker_ids, deadline, on_progress)
@@ -112,13 +110,30 @@ class LocalKafka:
                 keeper.wait()
         elif client is not None:
             self._await_keeper_gone(client)
-        if self._folder is not None and (self._folder / MARKER_FILE).exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.delete()
 
     def detach(self) -> None:
         """Let the cluster live on after this process; end it with `attach(folder).stop()`."""
         self._keeper_client().detach()
+        if self._keeper:
+            _DETACHED.append(self._keeper)  # else Python warns that it is still running, as it should be
         self._keeper = None
+
+    @property
+    def is_detached(self) -> bool:
+        """Tell whether the cluster runs and does not depend on this process."""
+        return self._client is not None and self._keeper is None
+
+    def wait_ended(self, *, timeout_seconds: float) -> bool:
+        """Wait until somebody else ended the cluster this process started; False after the timeout."""
+        if self._keeper is None:
+            raise StateError("this process did not start the local cluster")
+        try:
+            self._keeper.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     @classmethod
     def attach(cls, folder: Path) -> Self:
@@ -127,16 +142,11 @@ class LocalKafka:
         Raises:
             StateError: nothing runs there.
         """
-        try:
-            saved = json.loads((folder / CLUSTER_FILE).read_text())
-        except (OSError, ValueError) as error:
-            raise StateError(f"no local cluster is up in {folder}; start one with `local-kafka up`") from error
-        known = {**saved["settings"], "jvm_options": tuple(saved["settings"]["jvm_options"])}
-        cluster = cls(ClusterSettings(**known), folder=folder)
-        cluster.cluster_id, cluster._ports = saved["cluster_id"], saved["ports"]
-        cluster._admin_password, cluster._folder = saved["admin_password"], folder
-        cluster._client = KeeperClient(saved["socket"])
-        cluster._children()
+        found = ClusterFolder(folder)
+        cluster = cls(folder=folder)
+        cluster._record, cluster._folder = found.load(), found
+        cluster._client = KeeperClient(cluster._record.socket_path)
+        cluster._children()  # proves that the keeper answers
         return cluster
 
     def __enter__(self) -> Self:
@@ -152,9 +162,17 @@ class LocalKafka:
     @property
     def folder(self) -> Path:
         """Data, configuration and logs (`logs/<broker id>.log`)."""
-        if self._folder is None:
-            raise StateError("the local cluster is not started")
-        return self._folder
+        return self._files().path
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """What kind of cluster it is."""
+        return self._record.settings
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster; random, known before the start."""
+        return self._record.cluster_id
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -175,12 +193,12 @@ class LocalKafka:
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
             "sasl.username": properties.ADMIN_USER,
-            "sasl.password": self._admin_password,
+            "sasl.password": self._record.admin_password,
         }
 
     def address(self, broker_id: int) -> str:
         """Return `host:port` of a broker; stays the same over kill and restart."""
-        return f"{HOST}:{self._ports[self._name(broker_id)]}"
+        return self._record.address(self._name(broker_id))
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether the broker's process exists (a paused one does)."""
@@ -314,67 +332,36 @@ class LocalKafka:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        folder = self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-discovery-"))
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for inner in ("logs", "data", "config"):
-            (folder / inner).mkdir(exist_ok=True)
-        (folder / MARKER_FILE).touch()
-        self._folder = folder
-        names = [_CONTROLLER, *(str(b) for b in self.broker_ids)]
-        with _reserved(len(names)) as reservations:
-            self._ports = {name: r.port for name, r in zip(names, reservations, strict=True)}
-            socket_path = socket_path_for(folder)
-            self._client = KeeperClient(socket_path)
-            self._keeper = start_keeper(folder, socket_path, inherited=[r.lock_descriptor for r in reservations])
-        self._write_files()
-
-    def _write_files(self) -> None:
-        config = self.folder / "config"
-        (config / "log4j2.properties").write_text(properties.LOG4J)
-        controller = properties.controller_properties(
-            self.settings, port=self._ports[_CONTROLLER], data=str(self._data(_CONTROLLER))
-        )
-        (config / f"{_CONTROLLER}.properties").write_text(properties.render(controller))
+        folder = ClusterFolder(self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-discovery-")))
+        # A temporary folder is ours alone by its name; a chosen one needs a lock.
+        with held(folder.lock() if self._wanted_folder else None) as locks:
+            folder.prepare()
+            self._folder = folder
+            self._start_keeper(folder, locks)
+        folder.write_controller(self._record)
         for broker_id in self.broker_ids:
-            self._write_broker_files(broker_id)
-        self._save()
+            folder.write_broker(self._record, broker_id)
+        folder.save(self._record)
 
-    def _write_broker_files(self, broker_id: int) -> None:
-        name = str(broker_id)
-        broker = properties.broker_properties(
-            self.settings, broker_id, port=self._ports[name], controller_port=self._ports[_CONTROLLER],
-            data=str(self._data(name)), admin_password=self._admin_password,
-        )  # fmt: skip
-        (self.folder / "config" / f"{name}.properties").write_text(properties.render(broker))
-        meta = self._data(name) / "meta.properties"
-        if not meta.exists():
-            meta.parent.mkdir(exist_ok=True)
-            meta.write_text(properties.meta_properties(cluster_id=self.cluster_id, broker_id=broker_id))
-
-    def _save(self) -> None:
-        saved = {
-            "cluster_id": self.cluster_id,
-            "settings": asdict(self.settings),
-            "ports": self._ports,
-            "socket": self._keeper_client().socket_path,
-            "admin_password": self._admin_password,
-        }
-        scratch = self.folder / f"{CLUSTER_FILE}.tmp"
-        scratch.touch(mode=0o600)
-        scratch.write_text(json.dumps(saved))
-        scratch.replace(self.folder / CLUSTER_FILE)
+    def _start_keeper(self, folder: ClusterFolder, locks: Sequence[int]) -> None:
+        names = [CONTROLLER, *map(str, self.broker_ids)]
+        with _reserved(len(names)) as reservations:
+            ports = {name: r.port for name, r in zip(names, reservations, strict=True)}
+            self._record = replace(self._record, ports=ports, socket_path=socket_path_for(folder.path))
+            self._client = KeeperClient(self._record.socket_path)
+            inherited = [*locks, *(r.lock_descriptor for r in reservations)]
+            self._keeper = start_keeper(folder.path, self._record.socket_path, inherited=inherited)
 
     def _format_controller(self, deadline: float) -> None:
-        config = str(self.folder / "config" / f"{_CONTROLLER}.properties")
+        config = str(self._files().config(f"{CONTROLLER}.properties"))
         arguments = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", config, "--standalone"]
         self._run_tool("format", arguments, deadline)
 
     def _run_reassignment(self, plan: str, deadline: float) -> None:
-        file = self.folder / "config" / "reassignment.json"
-        file.write_text(plan)
-        client = self.folder / "config" / "client.properties"
-        client.touch(mode=0o600)
-        client.write_text(properties.render(self._java_client_options()))
+        files = self._files()
+        file, client = files.config("reassignment.json"), files.config("client.properties")
+        files.write_private(file, plan)
+        files.write_private(client, properties.render(self._java_client_options()))
         arguments = ["org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server"]
         arguments += [",".join(map(self.address, self.living_ids())), "--command-config", str(client)]
         self._run_tool("reassign", [*arguments, "--reassignment-json-file", str(file), "--execute"], deadline)
@@ -383,26 +370,26 @@ class LocalKafka:
         if not self.settings.sasl_users:
             return {}
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        login = f'{module} required username="{properties.ADMIN_USER}" password="{self._admin_password}";'
+        login = f'{module} required username="{properties.ADMIN_USER}" password="{self._record.admin_password}";'
         return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
 
     def _run_tool(self, name: str, arguments: Sequence[str], deadline: float) -> None:
         # A child of the keeper like the brokers, so that it cannot outlive us either.
-        self._keeper_client().spawn(name, self._java(arguments), self._log(name))
+        self._keeper_client().spawn(name, self._java(arguments), self._files().log(name))
         wait_until(
             lambda: self._children()[name].exit_code is not None,
             deadline_seconds=max(1.0, deadline - time.monotonic()),
             otherwise=lambda: f"Kafka's {name} tool did not end",
         )
         if self._children()[name].exit_code != 0:
-            raise BrokerStartError(f"Kafka's {name} tool failed: {_last_words(self._log(name))}")
+            raise BrokerStartError(f"Kafka's {name} tool failed: {_last_words(self._files().log(name))}")
 
     def _spawn(self, name: str) -> None:
-        command = self._java(["kafka.Kafka", str(self.folder / "config" / f"{name}.properties")])
-        self._keeper_client().spawn(name, command, self._log(name))
+        command = self._java(["kafka.Kafka", str(self._files().config(f"{name}.properties"))])
+        self._keeper_client().spawn(name, command, self._files().log(name))
 
     def _java(self, arguments: Sequence[str]) -> list[str]:
-        log4j = f"-Dlog4j2.configurationFile={self.folder / 'config' / 'log4j2.properties'}"
+        log4j = f"-Dlog4j2.configurationFile={self._files().config('log4j2.properties')}"
         jars = os.pathsep.join(map(str, kafka_jars()))
         return [java_command(), *self.settings.jvm_options, log4j, "-cp", jars, *arguments]
 
@@ -428,23 +415,25 @@ class LocalKafka:
     def _revive(self, waiting: Collection[int], attempts: int) -> int:
         """Look for JVMs that ended; move brokers that met a taken port. Returns how many were moved."""
         children = self._children()
-        ended = [name for name in (_CONTROLLER, *map(str, waiting)) if children[name].exit_code is not None]
+        ended = [name for name in (CONTROLLER, *map(str, waiting)) if children[name].exit_code is not None]
         for name in ended:
-            log = self._log(name)
-            if name == _CONTROLLER or attempts <= 0 or not _met_taken_port(log):
+            log = self._files().log(name)
+            if name == CONTROLLER or attempts <= 0 or not _met_taken_port(log):
                 raise BrokerStartError(self._why_ended(name, log))
             with _reserved(1) as (reservation,):
-                self._ports[name] = reservation.port
-            self._write_broker_files(int(name))
-            self._save()
+                self._record = replace(self._record, ports={**self._record.ports, name: reservation.port})
+            self._files().write_broker(self._record, int(name))
+            self._files().save(self._record)
             log.unlink()
             self._spawn(name)
         return len(ended)
 
     def _why_ended(self, name: str, log: Path) -> str:
-        who = name if name == _CONTROLLER else f"broker {name}"
+        who = name if name == CONTROLLER else f"broker {name}"
         if _met_taken_port(log):
-            return f"{who}: port {self._ports[name]} is taken by another program; stop that program and try again"
+            return (
+                f"{who}: port {self._record.ports[name]} is taken by another program; stop that program and try again"
+            )
         return f"{who} ended while starting: {_last_words(log)}"
 
     def _signal(self, ids: Collection[int], number: int) -> None:
@@ -476,11 +465,10 @@ class LocalKafka:
             otherwise=lambda: "the keeper did not end",
         )
 
-    def _data(self, name: str) -> Path:
-        return self.folder / "data" / name
-
-    def _log(self, name: str) -> Path:
-        return self.folder / "logs" / f"{name}.log"
+    def _files(self) -> ClusterFolder:
+        if self._folder is None:
+            raise StateError("the local cluster is not started")
+        return self._folder
 
 
 @contextlib.contextmanager
