@@ -40,3 +40,7 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 .PHONY: test
 test: check ## Everything above, then real brokers and real Spark
 	$(BIN)/python -m pytest tests/contract tests/integration tests/spark
+
+.PHONY: demo
+demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)
+	@$(BIN)/kafka-discovery demo

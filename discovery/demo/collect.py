@@ -55,7 +55,7 @@ def collect(
         dead_list_restart_seconds=_until_first_row(main, restarted),
         single_partitions=settings.brokers,
         single_leaderless=scenario.leaderless(),
-        single_named=scenario.named() if scenario.single_started_wall else (),
+        single_named=scenario.single_named,
         single_flowing_seconds=_between(scenario.single_started_wall, scenario.single_flowing_wall),
         single_returned_seconds=_between(scenario.returned_wall, scenario.single_complete_wall),
         demo_seconds=demo_seconds,

@@ -10,17 +10,18 @@ from discovery.core.errors import DiscoveryError
 from discovery.demo.measure import first_batch_after, first_seen_wall
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
-from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
+from discovery.demo.stage import Stage, TopicRun, lag
 from discovery.demo.view import View
 
 _LATENESS = ("--allowed-lateness", "2 days")
 """The demo squeezes days into minutes: an outage of seconds makes events hours late."""
 _SAMPLE_SECONDS = 0.25
-_FIRST_ROW_SECONDS = 90.0
+_FIRST_ROW_SECONDS = 120.0
 _NEW_PARTITION_SECONDS = 20.0
 _DRAIN_SECONDS = 90.0
 _SINGLE_SECONDS = 60.0
-_PARKED = re.compile(r"parked|no leader|leaderless", re.IGNORECASE)
+_PARKED = "partitions parked: "
+"""How the source begins the sentence that names all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,9 @@ class Scenario:
         self.returned_wall: float | None = None
         self.single_complete_wall: float | None = None
         self.killed: tuple[int, ...] = ()
+        self.single_named: tuple[int, ...] = ()
+        """What the one-replica query named as parked while the brokers were dead."""
+        self._single_leaders: dict[int, int] = {}
 
     def steps(self) -> Sequence[Step]:
         """Return the plan."""
@@ -107,6 +111,7 @@ class Scenario:
         )
         if writer.wait(timeout_seconds=60):
             raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
+        self._single_leaders = stage.leaders(stage.single.topic)
         self.job_started_wall = time.time()
         stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
         stage.wait_until(
@@ -184,7 +189,7 @@ class Scenario:
         self.single_started_wall = time.time()
         self._mark(
             Moment.SINGLE,
-            f"A query started on a topic with one replica; {len(self.killed)} of its"
+            f"A query started on a topic with one replica; {len(self.leaderless())} of its"
             f" {self._settings.brokers} partitions have no living broker.",
             "one-replica query",
         )
@@ -197,7 +202,7 @@ class Scenario:
         )
         self.single_flowing_wall = stage.single.history().batches[-1].finished_wall
         stage.wait_until(
-            lambda: self.named() == dead,
+            lambda: self._named() == dead,
             deadline_seconds=_SINGLE_SECONDS,
             otherwise=f"the query did not name the partitions {list(dead)} as parked",
         )
@@ -235,13 +240,13 @@ class Scenario:
     # -- facts --------------------------------------------------------------------------------------------------
 
     def leaderless(self) -> tuple[int, ...]:
-        """Return the partitions of the one-replica topic whose only broker is dead: partition n lives on broker n+1."""
-        return tuple(sorted(broker_id - 1 for broker_id in self.killed))
+        """Return the partitions of the one-replica topic whose only broker is dead."""
+        return tuple(sorted(p for p, broker_id in self._single_leaders.items() if broker_id in self.killed))
 
-    def named(self) -> tuple[int, ...]:
-        """Return the partitions that the one-replica query named as parked."""
+    def _named(self) -> tuple[int, ...]:
         text = self._stage.single.job_log.read_text(errors="replace")
-        return parked_partitions(text, self._stage.single.topic)
+        self.single_named = parked_partitions(text, self._stage.single.topic)
+        return self.single_named
 
     def _sample(self) -> None:
         main = self._stage.main
@@ -257,12 +262,10 @@ class Scenario:
 
 
 def parked_partitions(log: str, topic: str) -> tuple[int, ...]:
-    """Find the partitions a source named in its log as parked. Pure."""
-    found: set[int] = set()
-    for line in log.splitlines():
-        if _PARKED.search(line):
-            found.update(int(number) for number in re.findall(rf"\b{re.escape(topic)}-(\d+)\b", line))
-    return tuple(sorted(found))
+    """Find the partitions a source named in its log as parked, by its last word on the matter. Pure."""
+    said = [line for line in log.splitlines() if _PARKED in line]
+    names = re.findall(rf"\b{re.escape(topic)}-(\d+) \(", said[-1]) if said else []
+    return tuple(sorted({int(number) for number in names}))
 
 
 def _lag_without(run: TopicRun, partitions: Sequence[int]) -> int:
@@ -274,6 +277,3 @@ def _lag_without(run: TopicRun, partitions: Sequence[int]) -> int:
 def _listed(numbers: Sequence[int]) -> str:
     texts = [str(number) for number in numbers]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-__all__ = ["Scenario", "Step", "StepFailedError", "parked_partitions"]

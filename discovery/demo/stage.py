@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from discovery.core.errors import DiscoveryError
 from discovery.demo.follow import Batch, Follower, JobHistory
 from discovery.demo.oracle import Produced, load_produced
@@ -16,6 +19,9 @@ from discovery.localkafka.properties import ClusterSettings
 
 _RATE_WINDOW_SECONDS = 2.0
 _POLL_SECONDS = 0.05
+_METADATA_SECONDS = 10.0
+_JOB_JVM = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A demo lives for minutes and shares two cores with all brokers: no time to earn back an optimising compiler."""
 
 
 class StepFailedError(DiscoveryError):
@@ -68,7 +74,8 @@ class TopicRun:
         arguments = ["--bootstrap-servers", bootstrap_servers, "--topic", self.topic]
         arguments += ["--output", f"sqlite:///{self.database}", "--checkpoint", str(self._file("checkpoint"))]
         arguments += ["--source-id", f"demo-{self.topic}", "--state-dir", str(self._file("state"))]
-        arguments += ["--progress-file", str(self._file("job-progress.jsonl")), "--trigger-interval", "200ms", *options]
+        arguments += ["--progress-file", str(self._file("job-progress.jsonl")), "--trigger-interval", "200ms"]
+        arguments += ["--conf", _JOB_JVM, *options]
         self.job_runs += 1
         self.job = Child("spark_jobs.jobs.dau", arguments, name=f"job on {self.topic}", log=self.job_log).start()
         return self.job
@@ -108,6 +115,19 @@ class Stage:
     def addresses(self, broker_ids: Sequence[int]) -> str:
         """Write brokers as a bootstrap list."""
         return ",".join(self.cluster.address(broker_id) for broker_id in broker_ids)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Ask which broker leads each partition.
+
+        Raises:
+            StepFailedError: no broker answered in time.
+        """
+        client = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "allow.auto.create.topics": False})
+        try:
+            found = client.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic].partitions
+        except KafkaException as error:
+            raise StepFailedError(f"no broker told the leaders of topic {topic}: {error.args[0].str()}") from error
+        return {partition: description.leader for partition, description in found.items()}
 
     def broker_states(self) -> dict[int, BrokerState]:
         """Ask the processes themselves."""
