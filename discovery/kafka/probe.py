@@ -21,6 +21,10 @@ _FIRST_SLICE_SECONDS = 0.1
 
 _LAST_SLICE_SECONDS = 0.4
 _SNIFF_SECONDS = 0.5
+_LOGIN_FIRST = (
+    "answers as Kafka does, but closes the connection when asked for metadata; the listener probably wants a login: "
+    "set kafka.security.protocol to SASL_PLAINTEXT or SASL_SSL"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +38,16 @@ class Probed:
 
 
 class _Symptoms:
-    """Connection errors of one probe: the first telling one, and whether the connection went down at all."""
+    """Connection errors of one probe: the first telling one, and how often the connection went down."""
 
     def __init__(self) -> None:
         self.telling: KafkaError | None = None
-        self.down = False
+        self.downs = 0
 
     def note(self, error: KafkaError) -> None:
         """Take one error; `error_cb` of librdkafka. A plain disconnect shows only as "all brokers down"."""
         if error.code() == codes.ALL_BROKERS_DOWN:
-            self.down = True
+            self.downs += 1
         elif self.telling is None or self.telling.code() == codes.TRANSPORT:
             self.telling = error
 
@@ -109,13 +113,16 @@ def _conclude(symptoms: _Symptoms, endpoint: tuple[str, int], *, tls: bool, left
         return Probed(failure=Verdict.AUTH_FAILED, detail=reason)
     if code == codes.BAD_MESSAGE:
         return Probed(failure=Verdict.NOT_KAFKA, detail=reason)
-    if not symptoms.down:
+    if not symptoms.downs:
         return None
     seen = sniff(endpoint, timeout_seconds=min(_SNIFF_SECONDS, left))
+    if seen is Sniffed.KAFKA and not tls:
+        # A broker that cuts a plain client off twice, and yet is well, wants a login first.
+        return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
     return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL)
 
 
-def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Probed | None:
+def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Probed:
     """Decide by what a plain-text request brought, where the client's own errors leave it open."""
     match seen:
         case Sniffed.OTHER:
@@ -125,7 +132,7 @@ def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Prob
             return Probed(failure=Verdict.TLS_FAILED, detail=f"{reason}{hint}")
         case Sniffed.KAFKA:
             hint = "; the listener speaks plain text: set kafka.security.protocol to PLAINTEXT or SASL_PLAINTEXT"
-            return Probed(failure=Verdict.TLS_FAILED, detail=f"{reason}{hint}") if tls else None
+            return Probed(failure=Verdict.TLS_FAILED, detail=f"{reason}{hint}")
         case Sniffed.CLOSED | Sniffed.SILENT if tls_error:
             return Probed(failure=Verdict.TLS_FAILED, detail=reason)
         case Sniffed.CLOSED:

@@ -26,7 +26,7 @@ def failure_kind(error: KafkaError) -> FailureKind:
     code = error.code()
     if code in codes.AUTH:
         return FailureKind.AUTH
-    if code == codes.SSL:
+    if code == codes.SSL or (code == codes.TRANSPORT and "SSL handshake failed" in error.str()):
         return FailureKind.TLS
     if code in codes.UNKNOWN_TOPIC:
         return FailureKind.TOPIC_UNKNOWN
