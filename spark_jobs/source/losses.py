@@ -67,22 +67,28 @@ def _losses(
 ) -> Iterator[Loss]:
     missing = frozenset(view.missing_topics)
     committed = isolation is Isolation.READ_COMMITTED
+    # One flat loop on purpose, as in `plan`: a partition without a loss costs two look-ups.
     for tp, offset in start.items():
         partition = view.partitions.get(tp)
-        if tp.topic in missing:
-            yield _loss(LossKind.GONE, tp, f"topic {tp.topic} does not exist any more; {tp} stood at offset {offset}")
-        elif partition is None:
-            if not followed.get(tp.topic, True):
-                yield _loss(
-                    LossKind.GONE,
-                    tp,
-                    f"the checkpoint has {tp} at offset {offset}, but the subscription does not name it",
-                )
+        if partition is None or (missing and tp.topic in missing):
+            loss = _absent(tp, offset, gone=tp.topic in missing, followed=followed.get(tp.topic, True))
         else:
             end = partition.last_stable_offset if committed else partition.high_watermark
-            loss = _judge(tp, offset, partition, end, topic_ids.get(tp))
-            if loss is not None:
-                yield loss
+            known_id, begin = topic_ids.get(tp), partition.start_offset
+            if partition.topic_id == known_id and (begin is None or begin <= offset) and (end is None or offset <= end):
+                continue
+            loss = _judge(tp, offset, partition, end, known_id)
+        if loss is not None:
+            yield loss
+
+
+def _absent(tp: TopicPartition, offset: int, *, gone: bool, followed: bool) -> Loss | None:
+    if gone:
+        return _loss(LossKind.GONE, tp, f"topic {tp.topic} does not exist any more; {tp} stood at offset {offset}")
+    if not followed:
+        text = f"the checkpoint has {tp} at offset {offset}, but the subscription does not name it"
+        return _loss(LossKind.GONE, tp, text)
+    return None
 
 
 def _judge(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from discovery.core.errors import ConfigError
@@ -10,6 +11,7 @@ from discovery.core.model import TopicName, TopicPartition
 Offsets = dict[TopicPartition, int]
 OffsetsJson = dict[str, dict[str, int]]
 
+_POSITION = attrgetter("topic", "partition")
 EARLIEST = -2
 LATEST = -1
 """In a checkpoint: no leader told the end when the query began at "latest"; it becomes a number as soon as one does."""
@@ -48,7 +50,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
     Runs: anywhere (pure).
     """
     canonical: OffsetsJson = {}
-    for tp in sorted(offsets, key=_position):
+    for tp in sorted(offsets, key=_POSITION):
         canonical.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
     return canonical
 
@@ -69,10 +71,6 @@ def merge(start: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, 
     Runs: anywhere (pure).
     """
     return {**start, **planned}
-
-
-def _position(tp: TopicPartition) -> tuple[str, int]:
-    return tp.topic, tp.partition
 
 
 def _load(text: str, what: str) -> object:

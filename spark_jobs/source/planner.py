@@ -50,7 +50,7 @@ class Planner:
         self._parked: frozenset[TopicPartition] = frozenset()
         self._target: Offsets | None = None
         self._owed: frozenset[TopicPartition] = frozenset()
-        self._acked = -1
+        self._acked = self._learned = -1
 
     @property
     def available_now(self) -> bool:
@@ -164,6 +164,10 @@ class Planner:
             self._acked = view.generation
 
     def _learn(self, view: FeedView) -> None:
+        """Remember under which id each partition is read; ids change with the generation alone."""
+        if view.generation == self._learned:
+            return
+        self._learned = view.generation
         for tp, partition in view.partitions.items():
             if partition.topic_id is not None:
                 self._topic_ids.setdefault(tp, partition.topic_id)

@@ -1,0 +1,111 @@
+"""One small Spark for all tests that need it, with the native connector beside ours, and helpers to run queries."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.jars import native_connector_jars
+from tests.support import eventually
+
+READ_SECONDS = 60.0
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two slots, a small heap, no UI, both formats; this interpreter for the workers, a temporary state folder."""
+    with tempfile.TemporaryDirectory(prefix="kafka-discovery-spark-") as folder:
+        saved = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "XDG_STATE_HOME")}
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("kafka-discovery tests")
+            .config("spark.driver.memory", "768m")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+            .config("spark.jars", ",".join(map(str, native_connector_jars())))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            yield session
+        finally:
+            session.stop()
+            for name, value in saved.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+
+class Reading:
+    """A running query whose rows are collected here, batch by batch."""
+
+    def __init__(self, frame: DataFrame, checkpoint: Path, *, available_now: bool) -> None:
+        self.rows: list[object] = []
+        self.batches: list[int] = []
+
+        def keep(batch: DataFrame, _batch_id: int) -> None:
+            found = batch.collect()
+            self.rows.extend(found)
+            self.batches.append(len(found))
+
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+        timed = (
+            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="100 milliseconds")
+        )
+        self.query: StreamingQuery = timed.start()
+
+    def wait_rows(self, count: int, deadline_seconds: float = READ_SECONDS) -> None:
+        """Wait until so many rows came; fail at once when the query ended with an error."""
+
+        def enough() -> bool:
+            if not self.query.isActive and self.query.exception() is not None:
+                raise AssertionError(str(self.query.exception()))
+            return len(self.rows) >= count
+
+        eventually(enough, deadline_seconds, f"row {count} (now {len(self.rows)})")
+
+    def wait_end(self, deadline_seconds: float = READ_SECONDS) -> None:
+        """Wait for the end of a bounded query; raises what it failed with."""
+        assert self.query.awaitTermination(int(deadline_seconds)), "the query did not end in time"
+
+    def values(self) -> list[str]:
+        """Return all values as text, sorted."""
+        return sorted(bytes(row.value).decode() for row in self.rows)  # type: ignore[attr-defined]
+
+
+ReadStream = Callable[..., Reading]
+
+
+@pytest.fixture
+def read_stream(spark: SparkSession, tmp_path: Path, kafka_cluster: LocalKafka) -> Iterator[ReadStream]:
+    """Start a query: `read_stream({"subscribe": topic}, checkpoint="a", format="kafka")`; all end with the test."""
+    started: list[StreamingQuery] = []
+
+    def start(
+        options: Mapping[str, str],
+        *,
+        checkpoint: str = "checkpoint",
+        format: str = "kafka-discovery",  # noqa: A002 - Spark's word
+        available_now: bool = False,
+        cluster: LocalKafka = kafka_cluster,
+    ) -> Reading:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
+        frame = spark.readStream.format(format).options(**given).load()
+        reading = Reading(frame, tmp_path / checkpoint, available_now=available_now)
+        started.append(reading.query)
+        return reading
+
+    yield start
+    for query in started:
+        query.stop()

@@ -1,0 +1,236 @@
+"""`format("kafka-discovery")` in real Spark over real brokers."""
+
+import json
+import time
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from discovery.localkafka.cluster import LocalKafka
+from tests.spark.conftest import ReadStream
+from tests.support import eventually, numbered, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+def test_given_records_when_read_from_earliest_then_each_comes_once_with_all_columns(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *[(f"k{i}", f"v{i}") for i in range(300)])
+    produce(kafka_cluster.bootstrap_servers, topic_name, (None, None), partition=1)
+    reading = read_stream({"subscribe": topic_name, **EARLIEST})
+    reading.wait_rows(301)
+    rows = [row.asDict() for row in reading.rows]  # type: ignore[attr-defined]
+    keyed = {bytes(row["key"]).decode(): row for row in rows if row["key"] is not None}
+    assert {key: bytes(row["value"]).decode() for key, row in keyed.items()} == {f"k{i}": f"v{i}" for i in range(300)}
+    assert [(row["value"], row["partition"]) for row in rows if row["key"] is None] == [(None, 1)]
+    assert len({(row["partition"], row["offset"]) for row in rows}) == 301
+    assert {row["topic"] for row in rows} == {topic_name}
+    assert {row["timestampType"] for row in rows} == {0}
+    assert all(abs(row["timestamp"].timestamp() - time.time()) < 86_400 for row in rows)
+
+
+def test_given_both_sources_when_their_schemas_are_compared_then_they_are_equal(
+    spark: SparkSession, kafka_cluster: LocalKafka
+) -> None:
+    for headers in ("false", "true"):
+        options = {
+            "kafka.bootstrap.servers": kafka_cluster.bootstrap_servers,
+            "subscribe": "x",
+            "includeHeaders": headers,
+        }
+        ours = spark.readStream.format("kafka-discovery").options(**options).load()
+        native = spark.readStream.format("kafka").options(**options).load()
+        assert ours.schema == native.schema
+
+
+def test_given_latest_when_the_query_runs_then_only_later_records_come(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 2)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(50, prefix="old"))
+    reading = read_stream({"subscribe": topic_name})
+    eventually(lambda: _planned(reading.query), 60, "the first plan")
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20, prefix="new"))
+    reading.wait_rows(20)
+    assert reading.values() == sorted(numbered(20, prefix="new"))
+
+
+def test_given_json_offsets_when_read_then_each_partition_begins_where_it_is_told(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    for partition in range(3):
+        produce(
+            kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix=f"p{partition}-"), partition=partition
+        )
+    starting = json.dumps({topic_name: {"0": 7, "1": -2, "2": -1}})
+    reading = read_stream({"subscribe": topic_name, "startingOffsets": starting}, available_now=True)
+    reading.wait_end()
+    assert reading.values() == sorted([*(f"p0-{i}" for i in (7, 8, 9)), *numbered(10, prefix="p1-")])
+
+
+def test_given_a_running_query_when_partitions_are_added_then_their_records_come_from_the_first(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 2)
+    reading = read_stream({"subscribe": topic_name})
+    eventually(lambda: _planned(reading.query), 60, "the first plan")
+    kafka_cluster.add_partitions(topic_name, 4)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="a"), partition=2)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="b"), partition=3)
+    reading.wait_rows(20)
+    assert reading.values() == sorted([*numbered(10, prefix="a"), *numbered(10, prefix="b")])
+
+
+def test_given_a_pattern_when_a_topic_appears_then_it_is_read_too(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(f"{topic_name}-one", 1)
+    produce(kafka_cluster.bootstrap_servers, f"{topic_name}-one", "1")
+    reading = read_stream({"subscribePattern": f"{topic_name}-.*", **EARLIEST})
+    reading.wait_rows(1)
+    kafka_cluster.create_topic(f"{topic_name}-two", 1)
+    produce(kafka_cluster.bootstrap_servers, f"{topic_name}-two", "2")
+    reading.wait_rows(2)
+    assert reading.values() == ["1", "2"]
+
+
+def test_given_assign_when_read_then_only_those_partitions_come(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    for partition in range(3):
+        produce(kafka_cluster.bootstrap_servers, topic_name, f"p{partition}", partition=partition)
+    reading = read_stream({"assign": json.dumps({topic_name: [0, 2]}), **EARLIEST}, available_now=True)
+    reading.wait_end()
+    assert reading.values() == ["p0", "p2"]
+
+
+def test_given_headers_when_asked_for_then_nulls_repeats_and_their_absence_are_kept(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+    producer.produce(topic_name, value="1", headers=[("a", b"x"), ("a", None), ("b", b"")])
+    producer.produce(topic_name, value="2")
+    assert producer.flush(20) == 0
+    ours = read_stream({"subscribe": topic_name, "includeHeaders": "true", **EARLIEST}, available_now=True)
+    native = read_stream(
+        {"subscribe": topic_name, "includeHeaders": "true", **EARLIEST},
+        available_now=True, format="kafka", checkpoint="native",
+    )  # fmt: skip
+    ours.wait_end()
+    native.wait_end()
+    assert ours.rows == native.rows
+    found = [row.headers for row in ours.rows]  # type: ignore[attr-defined]
+    assert [(h.key, h.value) for h in found[0]] == [("a", b"x"), ("a", None), ("b", b"")]
+    assert found[1] is None
+
+
+def test_given_a_rate_limit_when_read_then_no_batch_exceeds_it(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 2)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(400))
+    options = {"subscribe": topic_name, "maxOffsetsPerTrigger": "100", **EARLIEST}
+    reading = read_stream(options, available_now=True)
+    reading.wait_end()
+    assert reading.values() == sorted(numbered(400))
+    assert max(reading.batches) <= 102
+    assert len(reading.batches) >= 4
+
+
+def test_given_a_restart_from_the_checkpoint_when_read_then_nothing_is_lost_or_repeated(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 2)
+    values = numbered(90)
+    read: list[str] = []
+    for part in (values[:30], values[30:60], values[60:]):
+        produce(kafka_cluster.bootstrap_servers, topic_name, *part)
+        reading = read_stream({"subscribe": topic_name, **EARLIEST}, available_now=True)
+        reading.wait_end()
+        assert reading.values() == sorted(part)
+        read += reading.values()
+    assert sorted(read) == sorted(values)
+
+
+def test_given_the_native_sources_checkpoint_when_taken_over_and_handed_back_then_every_record_comes_once(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    for number, source in enumerate(("kafka", "kafka-discovery", "kafka", "kafka-discovery")):
+        fresh = numbered(40, prefix=f"{number}-")
+        produce(kafka_cluster.bootstrap_servers, topic_name, *fresh)
+        reading = read_stream({"subscribe": topic_name, **EARLIEST}, available_now=True, format=source)
+        reading.wait_end()
+        assert reading.values() == sorted(fresh), source
+
+
+def test_given_committed_and_aborted_transactions_when_read_committed_then_only_the_committed_come(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    producer = Producer(
+        {"bootstrap.servers": kafka_cluster.bootstrap_servers, "transactional.id": topic_name, "log_level": 0}
+    )
+    producer.init_transactions(60)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce(topic_name, value=str(number))
+        producer.flush(20)
+        producer.commit_transaction(20) if number % 2 else producer.abort_transaction(20)
+    options = {"subscribe": topic_name, "kafka.isolation.level": "read_committed", **EARLIEST}
+    reading = read_stream(options, available_now=True)
+    reading.wait_end()
+    assert reading.values() == ["1", "3", "5"]
+
+
+def test_given_a_recreated_topic_when_the_query_runs_then_it_ends_with_one_line_of_data_loss(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20))
+    reading = read_stream({"subscribe": topic_name, **EARLIEST})
+    reading.wait_rows(20)
+    kafka_cluster.delete_topic(topic_name)
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(40))
+    eventually(lambda: not reading.query.isActive, 60, "the end of the query")
+    message = str(reading.query.exception())
+    assert "data loss: " in message
+    assert f"{topic_name}" in message
+    assert 'set failOnDataLoss to "false"' in message
+    assert "Traceback" not in message
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscribe": "x", "maxOffsetPerTrigger": "1"}, "maxoffsetpertrigger: unknown option; did you mean"),
+        ({"subscribe": "x", "failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is not one of true, false"),
+        ({"subscribe": "x", "assign": "{}"}, "exactly one of subscribe, subscribePattern and assign is needed"),
+        ({"subscribe": "x", "startingTimestamp": "1"}, "startingTimestamp: this option of the native source"),
+        ({"subscribe": "x", "kafka.interceptor.classes": "a.B"}, "kafka.interceptor.classes is not supported"),
+    ],
+)
+def test_given_a_wrong_option_when_loaded_then_one_line_says_what_to_do(
+    spark: SparkSession, options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(PySparkException) as error:
+        spark.readStream.format("kafka-discovery").options(
+            **{"kafka.bootstrap.servers": "127.0.0.1:1", **options}
+        ).load()
+    message = str(error.value).partition("JVM stacktrace")[0]
+    assert text in message
+    assert "Traceback" not in message
+
+
+def _planned(query: object) -> bool:
+    progress = query.lastProgress  # type: ignore[attr-defined]
+    return progress is not None and progress["sources"][0]["endOffset"] is not None
