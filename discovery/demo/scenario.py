@@ -11,10 +11,13 @@ from discovery.demo.measure import first_batch_after, first_seen_wall
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
 from discovery.demo.stage import Stage, TopicRun, lag
+from discovery.demo.story import listed
 from discovery.demo.view import View
 
 _LATENESS = ("--allowed-lateness", "2 days")
 """The demo squeezes days into minutes: an outage of seconds makes events hours late."""
+_PLANNED_SECONDS = 150.0
+"""In so much time the simulated days pass."""
 _SAMPLE_SECONDS = 0.25
 _FIRST_ROW_SECONDS = 120.0
 _NEW_PARTITION_SECONDS = 20.0
@@ -103,17 +106,22 @@ class Scenario:
 
     def _begin(self) -> None:
         s, stage = self._settings, self._stage
-        speed = s.days * 86_400 / 150.0
-        malformed = ("--malformed-share", str(s.malformed_share), "--users", str(s.users))
-        stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *malformed)
+        audience = ("--malformed-share", str(s.malformed_share), "--users", str(s.users))
         writer = stage.single.start_generator(
-            "--rate", "3000", "--count", str(s.single_records), "--days", "0.5", "--seed", "2", *malformed
+            "--rate", "3000", "--count", str(s.single_records), "--days", "0.5", "--seed", "2", *audience
         )
         if writer.wait(timeout_seconds=60):
             raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
         self._single_leaders = stage.leaders(stage.single.topic)
         self.job_started_wall = time.time()
         stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
+        stage.wait_until(
+            lambda: stage.main.history().starts > 0,
+            deadline_seconds=_FIRST_ROW_SECONDS,
+            otherwise="Spark has not started the query",
+        )
+        speed = s.days * 86_400 / _PLANNED_SECONDS
+        stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *audience)
         stage.wait_until(
             lambda: bool(stage.main.history().batches),
             deadline_seconds=_FIRST_ROW_SECONDS,
@@ -146,7 +154,7 @@ class Scenario:
         doomed = self._settings.doomed
         self._mark(
             Moment.KILLED,
-            f"Brokers {_listed(doomed)}, a whole rack, were killed with SIGKILL.",
+            f"Brokers {listed(doomed)}, a whole rack, were killed with SIGKILL.",
             f"{len(doomed)} brokers killed",
         )
         self._stage.cluster.kill(doomed)
@@ -156,12 +164,12 @@ class Scenario:
     def _freeze(self) -> None:
         freezing, stage = self._settings.freezing, self._stage
         self._mark(
-            Moment.FROZEN, f"Brokers {_listed(freezing)} froze: they accept connections and say nothing.", "2 frozen"
+            Moment.FROZEN, f"Brokers {listed(freezing)} froze: they accept connections and say nothing.", "2 frozen"
         )
         stage.cluster.pause(freezing)
         stage.watch(self._settings.frozen_seconds)
         stage.cluster.resume(freezing)
-        self._mark(Moment.THAWED, f"Brokers {_listed(freezing)} woke up again.", "thawed")
+        self._mark(Moment.THAWED, f"Brokers {listed(freezing)} woke up again.", "thawed")
         stage.watch(self._settings.after_thaw_seconds)
 
     def _restart(self) -> None:
@@ -206,7 +214,7 @@ class Scenario:
             deadline_seconds=_SINGLE_SECONDS,
             otherwise=f"the query did not name the partitions {list(dead)} as parked",
         )
-        self._mark(Moment.NOTE, f"The others were read to the end; the query names the parked ones: {_listed(dead)}.")
+        self._mark(Moment.NOTE, f"The others were read to the end; the query names the parked ones: {listed(dead)}.")
 
     def _drain(self) -> None:
         stage, generator = self._stage, self._stage.main.generator
@@ -226,7 +234,7 @@ class Scenario:
         stage = self._stage
         stage.cluster.restart(self.killed)
         self.returned_wall = time.time()
-        self._mark(Moment.RETURNED, f"Brokers {_listed(self.killed)} came back.", "brokers back")
+        self._mark(Moment.RETURNED, f"Brokers {listed(self.killed)} came back.", "brokers back")
         stage.wait_until(
             lambda: _lag_without(stage.single, ()) == 0,
             deadline_seconds=_SINGLE_SECONDS,
@@ -272,8 +280,3 @@ def _lag_without(run: TopicRun, partitions: Sequence[int]) -> int:
     left_out = {str(partition) for partition in partitions}
     produced = {p: end for p, end in run.produced().end_offsets.items() if p not in left_out}
     return lag(produced, run.history().end_offsets)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    texts = [str(number) for number in numbers]
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

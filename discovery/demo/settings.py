@@ -21,7 +21,7 @@ class DemoSettings:
     brokers: int = 12
     partitions: int = 24
     grown_partitions: int = 30
-    rate: float = 1000.0
+    rate: float = 600.0
     """Events per second."""
     users: int = 2000
     malformed_share: float = 0.002
@@ -76,7 +76,7 @@ def fast(brokers: int | None = None) -> DemoSettings:
         DemoSettings(brokers=6 if brokers is None else brokers),
         partitions=12,
         grown_partitions=15,
-        rate=400.0,
+        rate=300.0,
         users=400,
         single_records=1200,
         steady_seconds=3.0,

@@ -1,7 +1,10 @@
 """The demo in sentences a manager can read, with the measured numbers in them. Pure."""
 
-from discovery.demo.outcome import Figures, Goal
+from collections.abc import Sequence
 
+from discovery.demo.outcome import BROKER_SESSION_SECONDS, Figures, Goal
+
+_NOTABLE_SECONDS = 0.5
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -26,9 +29,15 @@ def lead(figures: Figures, failure: str | None) -> str:
         return "Nothing could be compared."
     return (
         f"A Spark job counted the daily active users of {audit.events_produced:,} events while its Kafka cluster lost a"
-        f" whole rack. It found {audit.events_counted:,} of them: {number(audit.lost)} lost,"
-        f" {number(audit.duplicates)} counted twice. The query restarted by itself {times(figures.query_restarts)}."
+        f" whole rack. It counted {audit.events_counted:,} of them: {nothing(audit.lost)} lost,"
+        f" {nothing(audit.duplicates)} counted twice. {_restarts(figures.query_restarts)}"
     )
+
+
+def _restarts(restarts: int) -> str:
+    if not restarts:
+        return "It was never restarted but once, on purpose."
+    return f"It was restarted {number(restarts)} more {'time' if restarts == 1 else 'times'} than planned."
 
 
 def chapters(figures: Figures) -> list[tuple[str, str]]:
@@ -69,15 +78,18 @@ def _partitions(figures: Figures) -> str:
 def _kill(figures: Figures) -> str:
     if figures.kill_gap_seconds is None:
         return ""
-    slowest = ""
-    if figures.kill_gap_partition_seconds is not None:
-        slowest = (
-            f" The partition that waited longest for its new leader stood still for"
-            f" {seconds(figures.kill_gap_partition_seconds)}; the others did not wait for it."
-        )
+    slowest, overall = figures.kill_gap_partition_seconds, figures.kill_gap_seconds
+    apart = (
+        f" The partition that waited longest for its new leader stood still for {seconds(slowest)}, and the others did"
+        " not wait for it."
+        if slowest is not None and slowest > overall + _NOTABLE_SECONDS
+        else ""
+    )
+    session = seconds(BROKER_SESSION_SECONDS)
     return (
-        "A whole rack was killed without warning. The job went on counting: the longest time without a result was"
-        f" {seconds(figures.kill_gap_seconds)}.{slowest}"
+        "A whole rack was killed without warning. The job was not restarted: the longest time without a result was"
+        f" {seconds(overall)}, of which Kafka itself takes up to {session} to notice a dead broker and choose new"
+        f" leaders.{apart}"
     )
 
 
@@ -105,12 +117,11 @@ def _restart(figures: Figures) -> str:
 def _single(figures: Figures) -> str:
     if figures.single_flowing_seconds is None:
         return ""
-    dead, named = len(figures.single_leaderless), ", ".join(map(str, figures.single_named)) or "none"
+    dead, named = len(figures.single_leaderless), listed(figures.single_named) or "none"
     back = ""
     if figures.single_returned_seconds is not None:
-        back = (
-            f" {seconds(figures.single_returned_seconds)} after the brokers were back, their events were counted too."
-        )
+        later = seconds(figures.single_returned_seconds)
+        back = f" When the brokers were back, what had been left out was counted too, {later} later."
     return (
         f"A second job read a topic without replicas; {number(dead)} of its {figures.single_partitions} partitions had"
         f" lost their only broker. The others were counted to the end within {seconds(figures.single_flowing_seconds)}"
@@ -133,9 +144,15 @@ def number(value: int) -> str:
     return _WORDS[value] if 0 <= value < len(_WORDS) else f"{value:,}"
 
 
-def times(value: int) -> str:
-    """Say how often."""
-    return {0: "not once", 1: "once", 2: "twice"}.get(value, f"{number(value)} times")
+def nothing(value: int) -> str:
+    """Write a count, none as a word."""
+    return f"{value:,}" if value else "none"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Write 1, 2 and 3; nothing for nothing."""
+    texts = [str(value) for value in numbers]
+    return " and ".join((", ".join(texts[:-1]), texts[-1])) if len(texts) > 1 else "".join(texts)
 
 
 def seconds(value: float) -> str:

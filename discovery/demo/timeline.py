@@ -18,6 +18,7 @@ _LABELS_TOP, _LABEL_ROW = 16, 17
 _PANEL_GAP = 34
 _CHARACTER = 6.4
 """Width of a character of a label; the labels are set so that none covers another."""
+_LEAD_SECONDS = 8.0
 _OUTLIERS = 3
 """So many seconds of catching up may reach beyond the upper edge."""
 _GRAVE = (Moment.KILLED, Moment.FROZEN, Moment.STOPPED)
@@ -77,7 +78,9 @@ def draw(samples: Sequence[Sample], marks: Sequence[Mark], batches: Sequence[Bat
 
     Runs: anywhere (pure).
     """
-    begin = samples[0].wall if samples else 0.0
+    begin = _curtain(samples, marks)
+    samples = [sample for sample in samples if sample.wall >= begin]
+    batches = [batch for batch in batches if batch.finished_wall >= begin]
     scale = Scale(begin=begin, end=samples[-1].wall if samples else begin + 1)
     labels, label_rows = _labels([mark for mark in marks if mark.label], scale)
     top = _LABELS_TOP + label_rows * _LABEL_ROW + 22
@@ -94,6 +97,13 @@ def draw(samples: Sequence[Sample], marks: Sequence[Mark], batches: Sequence[Bat
         f' aria-label="Timeline of the demo"><style>{STYLE}</style>'
         f'<rect class="kd-bg" width="{WIDTH}" height="{height_total:.0f}"/>{"".join(parts)}</svg>'
     )
+
+
+def _curtain(samples: Sequence[Sample], marks: Sequence[Mark]) -> float:
+    """Begin shortly before the first result: the start of a Java machine is no news."""
+    first = samples[0].wall if samples else 0.0
+    started = next((mark.wall for mark in marks if mark.moment is Moment.STARTED), first)
+    return max(first, started - _LEAD_SECONDS)
 
 
 def nice_ceiling(value: float) -> float:

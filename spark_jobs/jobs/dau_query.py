@@ -16,7 +16,17 @@ from spark_jobs.jobs.dau_options import DauOptions
 from spark_jobs.jobs.dau_store import DailyUser, DauStore, DeadLetter
 
 _DAY = timedelta(days=1)
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STREAM_SETTINGS = {
+    # Days begin at midnight UTC, wherever the job runs.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # State leaves with the next data; an extra batch without any would only delay it.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""What exact counting needs of any session."""
 _MIN_LOCAL_SLOTS = 2
 """A task that waits for a dead leader holds its slot; one more keeps the rest going."""
 
@@ -28,14 +38,9 @@ def make_session(options: DauOptions) -> SparkSession:
     """
     # Without it the source's runner starts the system's interpreter, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.appName(f"dau-{options.topic}")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-        # State leaves with the next data; an extra batch without any would only delay it.
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    )
+    builder = SparkSession.builder.appName(f"dau-{options.topic}")
+    for name, value in STREAM_SETTINGS.items():
+        builder = builder.config(name, value)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if options.master or not submitted:
         slots = max(_MIN_LOCAL_SLOTS, os.cpu_count() or 1)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.jobs.dau_events import classify
 from spark_jobs.jobs.dau_options import DauOptions
-from spark_jobs.jobs.dau_query import BatchWriter, make_session, start_query
+from spark_jobs.jobs.dau_query import STREAM_SETTINGS, BatchWriter, start_query
 from spark_jobs.jobs.dau_store import DauStore
 
 pytestmark = pytest.mark.spark
@@ -26,12 +26,17 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    mine = SparkSession.getActiveSession() is None
-    made = make_session(DauOptions(bootstrap_servers="", topic="t", output=Path(), checkpoint="", master="local[2]"))
-    yield made
-    if mine:
-        made.stop()
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, with the job's own settings for the time of these."""
+    before = {name: spark.conf.get(name, None) for name in STREAM_SETTINGS}
+    for name, value in STREAM_SETTINGS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
 
 
 def event(user: str, *, at: datetime | str | float = NOW, event_id: str = "e", **more: object) -> bytes:
