@@ -75,7 +75,7 @@ class Admin:
     ) -> None:
         """Create a topic and wait until every partition has a leader and all its replicas in sync."""
         how: dict[str, Any] = (
-            {"replica_assignment": [list(replicas) for replicas in assignment]}
+            {"num_partitions": len(assignment), "replica_assignment": [list(replicas) for replicas in assignment]}
             if assignment
             else {"num_partitions": partitions, "replication_factor": replication_factor}
         )
