@@ -18,6 +18,7 @@ from typing import Any, Self
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError, StateError
 from discovery.localkafka import properties
 from discovery.localkafka.admin import Admin, wait_until
+from discovery.localkafka.archive import class_archive
 from discovery.localkafka.jars import kafka_jars
 from discovery.localkafka.java import java_command
 from discovery.localkafka.keeper_client import ChildProcess, KeeperClient, socket_path_for, start_keeper
@@ -42,12 +43,15 @@ class LocalKafka:
     Methods may be called from any thread, one at a time.
     """
 
-    def __init__(self, settings: ClusterSettings | None = None, *, folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: ClusterSettings | None = None, *, folder: Path | None = None, trained: bool = True
+    ) -> None:
         """Remember what to start.
 
         Args:
             settings: Kind of cluster; three brokers by default.
             folder: Where data and logs go; it is deleted at the end. None: a new temporary folder.
+            trained: Start JVMs from the class archive (`archive.py`), made on the first start.
         """
         self._record = ClusterRecord(
             cluster_id=properties.kafka_uuid(),
@@ -55,6 +59,8 @@ class LocalKafka:
             admin_password=secrets.token_hex(12),
         )
         self._wanted_folder = folder
+        self._trained = trained
+        self._archive: Path | None = None
         self._folder: ClusterFolder | None = None
         self._client: KeeperClient | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -80,6 +86,8 @@ class LocalKafka:
             raise StateError("this local cluster is started already; make a new LocalKafka")
         java_command()
         kafka_jars()
+        if self._trained:
+            self._archive = class_archive(_train)
         deadline = time.monotonic() + deadline_seconds
         try:
             self._prepare()
@@ -146,6 +154,7 @@ class LocalKafka:
         cluster = cls(folder=folder)
         cluster._record, cluster._folder = found.load(), found
         cluster._client = KeeperClient(cluster._record.socket_path)
+        cluster._archive = class_archive(_no_training)
         cluster._children()  # proves that the keeper answers
         return cluster
 
@@ -227,6 +236,15 @@ class LocalKafka:
     def kill(self, ids: Collection[int]) -> None:
         """SIGKILL brokers, all at once; returns when they are gone."""
         self._signal(ids, signal.SIGKILL)
+
+    def terminate(self, ids: Collection[int], *, deadline_seconds: float = 60.0) -> None:
+        """SIGTERM brokers: a controlled shutdown, which hands leaders over first; waits for their end."""
+        self._signal(ids, signal.SIGTERM)
+        wait_until(
+            lambda: not any(map(self.is_alive, ids)),
+            deadline_seconds=deadline_seconds,
+            otherwise=lambda: f"brokers {sorted(ids)} did not shut down",
+        )
 
     def pause(self, ids: Collection[int]) -> None:
         """SIGSTOP brokers: they keep their connections and answer nothing."""
@@ -391,7 +409,8 @@ class LocalKafka:
     def _java(self, arguments: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self._files().config('log4j2.properties')}"
         jars = os.pathsep.join(map(str, kafka_jars()))
-        return [java_command(), *self.settings.jvm_options, log4j, "-cp", jars, *arguments]
+        shared = [f"-XX:SharedArchiveFile={self._archive}"] if self._archive else []
+        return [java_command(), *self.settings.jvm_options, *shared, log4j, "-cp", jars, *arguments]
 
     def _await_ready(
         self,
@@ -469,6 +488,18 @@ class LocalKafka:
         if self._folder is None:
             raise StateError("the local cluster is not started")
         return self._folder
+
+
+def _train(archive: Path) -> None:
+    """Run one broker and end it well, so that its JVM writes the archive."""
+    plain = ClusterSettings(brokers=1)
+    options = (*plain.jvm_options, f"-XX:ArchiveClassesAtExit={archive}")
+    with LocalKafka(replace(plain, jvm_options=options), trained=False) as cluster:
+        cluster.terminate([1])
+
+
+def _no_training(_: Path) -> None:
+    raise StateError("an attached handle does not train")
 
 
 @contextlib.contextmanager

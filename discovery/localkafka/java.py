@@ -47,6 +47,12 @@ def _find_java() -> str | None:
     return shutil.which("java")
 
 
+def java_version() -> str:
+    """Return what the Java that would be used says of itself."""
+    return _version_text(java_command())
+
+
+@cache
 def _version_text(java: str) -> str:
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
