@@ -34,7 +34,7 @@ def collect(
     restarted = scenario.restarted_wall
     return Figures(
         brokers=settings.brokers,
-        audit=_audit(main),
+        audit=_audit(main) if scenario.drained else None,
         single_audit=_audit(stage.single) if scenario.single_complete_wall else None,
         daily_users=read_days(main.database) if main.database.exists() else (),
         query_restarts=max(0, history.starts - main.job_runs) + len(history.failures),

@@ -1,5 +1,6 @@
 """The incident, step by step. Each step does one thing to the cluster, waits for what must follow, and marks both."""
 
+import contextlib
 import re
 import threading
 import time
@@ -22,7 +23,7 @@ _SAMPLE_SECONDS = 0.25
 _FIRST_ROW_SECONDS = 120.0
 _NEW_PARTITION_SECONDS = 20.0
 _DRAIN_SECONDS = 90.0
-_SINGLE_SECONDS = 60.0
+_SINGLE_SECONDS = 120.0
 _PARKED = "partitions parked: "
 """How the source begins the sentence that names all of them."""
 
@@ -52,6 +53,8 @@ class Scenario:
         self.single_flowing_wall: float | None = None
         self.returned_wall: float | None = None
         self.single_complete_wall: float | None = None
+        self.drained = False
+        """The job has read everything the generator sent: only then its output can be compared."""
         self.killed: tuple[int, ...] = ()
         self.single_named: tuple[int, ...] = ()
         """What the one-replica query named as parked while the brokers were dead."""
@@ -98,6 +101,7 @@ class Scenario:
         except DiscoveryError as error:
             self.failure = str(error)
             self._mark(Moment.NOTE, f"The demo stops here: {error}")
+            self._drain_what_runs()
         finally:
             self._over.set()
             sampler.join(10)
@@ -228,7 +232,16 @@ class Scenario:
         )
         if stage.main.job is not None:
             stage.main.job.stop()
+        self.drained = True
         self._mark(Moment.NOTE, "The job has counted everything.")
+
+    def _drain_what_runs(self) -> None:
+        """After a failed step: judge at least the count, if the job still can."""
+        job, generator = self._stage.main.job, self._stage.main.generator
+        if job is None or generator is None or job.exit_code is not None or self.drained:
+            return
+        with contextlib.suppress(DiscoveryError):
+            self._drain()
 
     def _return(self) -> None:
         stage = self._stage

@@ -16,6 +16,8 @@ from spark_jobs.jobs.dau_options import DauOptions
 from spark_jobs.jobs.dau_store import DailyUser, DauStore, DeadLetter
 
 _DAY = timedelta(days=1)
+_REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+"""Says why a query failed with a stack trace of its own; the job says it in one line."""
 STREAM_SETTINGS = {
     # Days begin at midnight UTC, wherever the job runs.
     "spark.sql.session.timeZone": "UTC",
@@ -56,7 +58,14 @@ def make_session(options: DauOptions) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN" if submitted else "ERROR")
+    _mute(session, _REPORTED_BY_US)
     return session
+
+
+def _mute(session: SparkSession, logger: str) -> None:
+    configurator: Any = session.sparkContext._jvm.org.apache.logging.log4j.core.config.Configurator  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    level: Any = session.sparkContext._jvm.org.apache.logging.log4j.Level  # type: ignore[union-attr]  # noqa: SLF001
+    configurator.setLevel(logger, level.OFF)
 
 
 def read_records(session: SparkSession, options: DauOptions) -> DataFrame:
