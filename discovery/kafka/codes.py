@@ -6,6 +6,8 @@ from confluent_kafka import KafkaError
 ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN
 BAD_MESSAGE = KafkaError._BAD_MSG
 LOGIN = KafkaError._AUTHENTICATION
+NO_LEADER = KafkaError._NOENT
+"""What `list_offsets` says, for all partitions asked, when none of them has a leader."""
 SSL = KafkaError._SSL
 TRANSPORT = KafkaError._TRANSPORT
 

@@ -26,7 +26,7 @@ from discovery.kafka import codes
 from discovery.kafka.base import OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
-from discovery.kafka.translate import failure_kind, gateway_error, metadata_answer
+from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
 
 T = TypeVar("T")
 
@@ -244,8 +244,9 @@ def _offsets(
 ) -> Mapping[TopicPartition, OffsetAndEpoch]:
     futures = client.list_offsets(asked, isolation_level=_ISOLATION[isolation], request_timeout=timeout_seconds)
     done, failed = _settle(futures.items(), _deadline(timeout_seconds))
-    if failed and not done:
-        raise gateway_error(failed[0], "offsets")
+    unanswered = [exc for exc in failed if not is_told(exc)]
+    if unanswered and not done:
+        raise gateway_error(unanswered[0], "offsets")
     # A dead leader is reported as success with offset -1001; so is "no record after this timestamp" with -1.
     return {
         TopicPartition(TopicName(raw.topic), raw.partition): OffsetAndEpoch(result.offset, result.leader_epoch)

@@ -35,6 +35,17 @@ def failure_kind(error: KafkaError) -> FailureKind:
     return FailureKind.BUG
 
 
+def is_told(exc: BaseException) -> bool:
+    """Tell whether this failure is an answer about one partition (no leader, moved, unknown), not silence or refusal.
+
+    Runs: anywhere (pure).
+    """
+    if not isinstance(exc, KafkaException):
+        return False
+    code = exc.args[0].code()
+    return code == codes.NO_LEADER or (code > 0 and code not in codes.AUTH)
+
+
 def gateway_error(exc: BaseException, doing: str) -> GatewayError:
     """Turn what confluent_kafka raised into the one error the loop knows.
 

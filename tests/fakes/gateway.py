@@ -41,6 +41,8 @@ class FakeGateway:
         self, topics: Collection[TopicName], *, timeout_seconds: float
     ) -> Mapping[TopicName, TopicId]:
         """See `Gateway.describe_topic_ids`."""
+        if not topics:
+            return {}
         cluster, _ = self._reach(timeout_seconds)
         return {name: cluster.topics[name].topic_id for name in topics if name in cluster.topics}
 
@@ -53,6 +55,8 @@ class FakeGateway:
         timeout_seconds: float,
     ) -> Mapping[TopicPartition, OffsetAndEpoch]:
         """See `Gateway.list_offsets`: one leader that does not answer costs the whole timeout."""
+        if not partitions:
+            return {}
         cluster, _ = self._reach(timeout_seconds)
         told: dict[TopicPartition, OffsetAndEpoch] = {}
         waited = False
@@ -75,6 +79,8 @@ class FakeGateway:
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
     ) -> Mapping[TopicPartition, int]:
         """See `Gateway.committed_offsets`."""
+        if not partitions:
+            return {}
         cluster, _ = self._reach(timeout_seconds)
         return {tp: cluster.committed[group, tp] for tp in partitions if (group, tp) in cluster.committed}
 
