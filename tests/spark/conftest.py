@@ -12,7 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars import native_connector_jars
+from tests.spark.support_fixtures import _driver, _six_brokers, breakable, driver, start_query
 from tests.support import eventually
+
+__all__ = ["_driver", "_six_brokers", "breakable", "driver", "start_query"]
 
 READ_SECONDS = 60.0
 

@@ -1,0 +1,188 @@
+"""Lists of addresses that are dead, silent, foreign or wrong, under real queries."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+from discovery.localkafka.cluster import LocalKafka
+from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
+from tests.kafka_fixtures import KafkaFactory
+from tests.spark.support_driver import SparkDriver, joined
+from tests.spark.support_fixtures import StartQuery, replicas
+from tests.spark.support_oracle import Load, assert_exactly_once
+from tests.spark.support_usurper import Usurper
+from tests.support import eventually, numbered, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def _list_of(cluster: LocalKafka, *brokers: int) -> str:
+    return ",".join(map(cluster.address, brokers))
+
+
+def test_given_a_saved_view_when_a_query_restarts_on_a_list_of_dead_brokers_then_it_goes_on_and_is_exact(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((3, 4, 5, 6)))
+    listed = {"kafka_bootstrap_servers": _list_of(breakable, 1, 2), "sourceId": topic_name, "checkpoint": "same"}
+    with Load(breakable.bootstrap_servers, topic_name, range(4)) as load:
+        first = start_query(topic_name, **listed)
+        first.wait_rows(100)
+        first.stop()
+        breakable.kill([1, 2])
+        second = start_query(topic_name, **listed)
+        load.wait_more(100)
+        load.stop()
+    second.wait_until(
+        lambda: len(joined(first, second)) >= len(load.acknowledged), f"{len(load.acknowledged)} rows of both"
+    )
+    assert first.rows()
+    assert_exactly_once(joined(first, second), load.acknowledged)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in_time_with_a_verdict_per_address(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str, tmp_path: Path, *, restarted: bool
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((3,)))
+    dead = _list_of(breakable, 1, 2)
+    if restarted:
+        produce(breakable.bootstrap_servers, topic_name, *numbered(10))
+        first = start_query(topic_name, checkpoint="same", kafka_bootstrap_servers=dead)
+        first.wait_rows(10)
+        first.stop()
+    breakable.kill([1])
+    breakable.pause([2])
+    began = time.monotonic()
+    query = start_query(
+        topic_name,
+        checkpoint="same",
+        kafka_bootstrap_servers=dead,
+        startupTimeout="6s",
+        stateDir=str(tmp_path / "no-state"),
+    )
+    failure = query.wait_failure(40)
+    assert time.monotonic() - began >= 6
+    assert "startupTimeout: after 6 s no living broker" in failure
+    assert f"{breakable.address(1)}: refused" in failure
+    assert f"{breakable.address(2)}: silent" in failure
+    assert "Traceback" not in failure
+
+
+def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_then_rows_come_at_once(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2, 3)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(90))
+    with contextlib.ExitStack() as stack:
+        holes = [stack.enter_context(black_hole()) for _ in range(11)]
+        query = start_query(topic_name, kafka_bootstrap_servers=",".join([*holes, breakable.address(4)]))
+        query.wait_rows(90, 30)
+        assert query.values() == set(numbered(90))
+
+
+def test_given_names_that_do_not_resolve_and_ports_that_are_not_kafka_when_listed_then_rows_come_and_each_is_named(
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(40))
+    with garbage_speaker(Garbage.HTTP) as garbage, accept_and_hang() as mute, refused_port() as refused:
+        strange = {UNRESOLVABLE: "unresolvable", garbage: "not kafka", mute: "silent", refused: "refused"}
+        query = start_query(topic_name, kafka_bootstrap_servers=",".join([*strange, breakable.address(1)]))
+        query.wait_rows(40, 30)
+        assert query.values() == set(numbered(40))
+
+        def all_named() -> bool:
+            lines = driver.log().splitlines()
+            return all(any(f"{said}: " in line and a in line for line in lines) for a, said in strange.items())
+
+        eventually(all_named, 20, "each strange address in the log with its verdict")
+        query.assert_alive()
+
+
+def test_given_an_address_of_another_cluster_in_the_list_when_read_then_its_records_never_come(
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, kafka_factory: KafkaFactory, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    other = kafka_factory(brokers=1)
+    other.create_topic(topic_name, 2)
+    produce(other.bootstrap_servers, topic_name, *numbered(500, prefix="foreign-"))
+    with Load(breakable.bootstrap_servers, topic_name, range(2)) as load:
+        listed = f"{other.address(1)},{_list_of(breakable, 1, 2)}"
+        query = start_query(topic_name, kafka_bootstrap_servers=listed)
+        query.wait_rows(100)
+        eventually(lambda: f"foreign cluster: {other.address(1)}" in driver.log(), 20, "the verdict in the log")
+        load.stop()
+    query.wait_rows(len(load.acknowledged))
+    query.assert_alive()
+    assert_exactly_once(query.rows(), load.acknowledged)
+
+
+def test_given_a_broker_whose_address_goes_to_another_cluster_when_read_then_its_records_never_come(
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2, 3)))
+    with Load(breakable.bootstrap_servers, topic_name, range(3)) as load:
+        query = start_query(topic_name)
+        query.wait_rows(100)
+        breakable.kill([2])
+        with Usurper(breakable.address(2)) as other:
+            other.create_topic(topic_name, 3)
+            produce(other.bootstrap_servers, topic_name, *numbered(2000, prefix="foreign-"))
+            eventually(lambda: f"foreign cluster: {breakable.address(2)}" in driver.log(), 30, "the verdict in the log")
+            load.wait_more(200)
+            seen = query.count()
+            query.wait_rows(seen + 100)
+        load.stop()
+        query.wait_rows(len(load.acknowledged))
+    query.assert_alive()
+    assert_exactly_once(query.rows(), load.acknowledged)
+
+
+def test_given_wrong_credentials_when_a_query_starts_then_it_fails_in_time_and_the_password_shows_nowhere(
+    driver: SparkDriver, start_query: StartQuery, kafka_factory: KafkaFactory, topic_name: str, tmp_path: Path
+) -> None:
+    cluster = kafka_factory(brokers=1, sasl_users={"spark": "right-secret"})
+    cluster.create_topic(topic_name, 1)
+    produce(cluster.bootstrap_servers, topic_name, *numbered(10), options=cluster.client_options)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+    def start(password: str, checkpoint: str) -> object:
+        return start_query(
+            topic_name,
+            checkpoint=checkpoint,
+            kafka_bootstrap_servers=cluster.bootstrap_servers,
+            kafka_security_protocol="SASL_PLAINTEXT",
+            kafka_sasl_mechanism="PLAIN",
+            kafka_sasl_jaas_config=f'{module} required username="spark" password="{password}";',
+            startupTimeout="6s",
+        )
+
+    good = start("right-secret", "good")
+    good.wait_rows(10)  # type: ignore[attr-defined]
+    failure = start("wrong-secret", "bad").wait_failure(40)  # type: ignore[attr-defined]
+    assert f"{cluster.address(1)}: auth_failed" in failure
+    assert "Traceback" not in failure
+    written = "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
+    for secret in ("right-secret", "wrong-secret"):
+        assert secret not in failure
+        assert secret not in driver.log()
+        assert secret not in written
+
+
+def test_given_a_running_query_when_another_takes_its_source_id_then_that_one_fails_and_says_so(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1,)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(10))
+    first = start_query(topic_name, sourceId=topic_name)
+    first.wait_rows(10)
+    failure = start_query(topic_name, sourceId=topic_name).wait_failure(40)
+    assert topic_name in failure
+    assert "sourceId" in failure
+    assert "Traceback" not in failure
+    produce(breakable.bootstrap_servers, topic_name, *numbered(10, prefix="more-"))
+    first.wait_rows(20)
+    first.assert_alive()

@@ -1,0 +1,75 @@
+"""Topics grow, vanish and are made anew under a running query."""
+
+import pytest
+
+from discovery.localkafka.cluster import LocalKafka
+from tests.spark.support_fixtures import StartQuery, replicas
+from tests.spark.support_oracle import Load, Row, assert_exactly_once
+from tests.support import eventually, numbered, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_given_a_load_when_partitions_are_added_twice_then_the_same_query_reads_them_from_their_first_record(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    with Load(breakable.bootstrap_servers, topic_name, range(2)) as load:
+        query = start_query(topic_name, startingOffsets="latest")
+        eventually(lambda: query.status()["planned"], 60, "the first plan")
+        for total in (4, 7):
+            breakable.add_partitions(topic_name, total)
+            load.partitions = range(total)
+            load.wait_more(20, partitions={total - 1})
+        load.stop()
+    added = [row for row in load.acknowledged if row.partition >= 2]
+    query.wait_until(
+        lambda: sum(row.partition >= 2 for row in query.rows()) >= len(added), f"{len(added)} rows of new partitions"
+    )
+    query.assert_alive()
+    assert_exactly_once([row for row in query.rows() if row.partition >= 2], added)
+
+
+def test_given_a_recreated_topic_when_loss_must_fail_then_the_query_ends_with_a_line_that_says_recreated(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(20))
+    query = start_query(topic_name)
+    query.wait_rows(20)
+    # The query is busy with a batch while the topic goes and comes: it never sees it absent.
+    query.linger()
+    produce(breakable.bootstrap_servers, topic_name, "last")
+    query.wait_rows(21)
+    breakable.delete_topic(topic_name)
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(60, prefix="new-"))
+    query.release()
+    failure = query.wait_failure()
+    assert f"topic {topic_name} was recreated" in failure
+    assert 'set failOnDataLoss to "false"' in failure
+    assert "Traceback" not in failure
+    assert query.values() == {*numbered(20), "last"}
+
+
+def test_given_a_recreated_topic_when_loss_is_accepted_then_the_same_query_reads_the_new_one_from_its_first_record(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    wanted: list[Row] = []
+    with Load(breakable.bootstrap_servers, topic_name, range(2)) as load:
+        query = start_query(topic_name, failOnDataLoss="false")
+        load.wait_more(50)
+        load.stop()
+        wanted += load.acknowledged
+    query.wait_rows(len(wanted))
+    breakable.delete_topic(topic_name)
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    with Load(breakable.bootstrap_servers, topic_name, range(2)) as load:
+        load.wait_more(100)
+        load.stop()
+        # Distinct values tell the two topics apart where offsets repeat.
+        wanted += load.acknowledged
+    query.wait_rows(len(wanted))
+    query.assert_alive()
+    assert_exactly_once(query.rows(), wanted)
