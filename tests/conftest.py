@@ -21,3 +21,10 @@ def _nothing_left_behind() -> Iterator[None]:
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.is_alive() and not t.daemon and t not in before]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the seed of the random order where it is needed: below the failures."""
+    if terminalreporter.stats.get("failed"):
+        seed = config.getoption("randomly_seed", None)
+        terminalreporter.write_line(f"random order: repeat it with --randomly-seed={seed}")

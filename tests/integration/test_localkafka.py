@@ -112,18 +112,18 @@ def test_given_two_racks_when_a_topic_is_created_then_each_partition_has_a_repli
 def test_given_an_assignment_when_a_topic_is_created_then_leaders_are_where_it_says(
     cluster: LocalKafka, topic_name: str
 ) -> None:
-    cluster.create_topic(topic_name, assignment=[[4, 1], [2], [3, 2]])
-    assert _replicas(cluster, topic_name) == {0: [4, 1], 1: [2], 2: [3, 2]}
+    cluster.create_topic(topic_name, assignment=[[4, 1], [2, 4], [3, 2]])
+    assert _replicas(cluster, topic_name) == {0: [4, 1], 1: [2, 4], 2: [3, 2]}
 
 
 def test_given_replicas_on_a_broker_when_reassigned_off_then_it_holds_none(
     cluster: LocalKafka, topic_name: str
 ) -> None:
-    cluster.create_topic(topic_name, assignment=[[1], [1, 2], [3]])
+    cluster.create_topic(topic_name, assignment=[[1, 3], [2, 1], [3, 2]])
     cluster.reassign_off([1])
     after = _replicas(cluster, topic_name)
     assert all(1 not in replicas for replicas in after.values())
-    assert [len(replicas) for replicas in after.values()] == [1, 2, 1]
+    assert [len(replicas) for replicas in after.values()] == [2, 2, 2]
 
 
 def test_given_a_topic_when_deleted_then_its_name_is_free(cluster: LocalKafka, topic_name: str) -> None:
@@ -184,7 +184,8 @@ def test_given_users_when_a_client_has_a_wrong_password_then_only_it_is_refused(
             seen.append(error.code())
 
         client: dict[str, Any] = {**options, "bootstrap.servers": started.bootstrap_servers, "log_level": 0}
-        wrong = AdminClient({**client, "sasl.password": "wrong", "error_cb": note})
+        client |= {"sasl.password": "wrong", "error_cb": note}
+        wrong = AdminClient(client)
         eventually(lambda: wrong.poll(0.1) is not None and KafkaError._AUTHENTICATION in seen, 20, "the refusal")
 
 
