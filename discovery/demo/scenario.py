@@ -95,8 +95,9 @@ class Scenario:
         sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
         sampler.start()
         try:
-            for step in self.steps():
-                self._view.begin(step.title, step.planned_seconds)
+            steps = self.steps()
+            for place, step in enumerate(steps, start=1):
+                self._view.begin(f"{place} of {len(steps)}: {step.title}", step.planned_seconds)
                 step.act()
         except DiscoveryError as error:
             self.failure = str(error)

@@ -118,11 +118,11 @@ class LiveView:
             title, planned, since = self._title, self._planned, self._since
         elapsed, total = time.monotonic() - since, time.monotonic() - self._began
         head = Table.grid(expand=True)
-        head.add_column()
+        head.add_column(ratio=1)
         head.add_column(justify="right")
         head.add_row(Text(title, style="bold"), f"{_countdown(planned - elapsed)}   {_clock(total)}")
         bar = ProgressBar(total=planned, completed=min(planned, elapsed))
-        body = Table.grid(expand=True, padding=(0, 3))
+        body = Table.grid(padding=(0, 6))
         body.add_row(racks(self._settings, sample), _table(sample))
         log = Group(*(Text(f"{_clock(at)}  {mark.text}", style=_STYLES.get(mark.moment, "")) for at, mark in events))
         inside = Group(head, bar, Text(), body, Text(), log)

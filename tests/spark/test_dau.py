@@ -3,10 +3,13 @@
 import base64
 import json
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,14 +17,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.jobs.dau import main
 from spark_jobs.jobs.dau_events import classify
 from spark_jobs.jobs.dau_options import DauOptions
 from spark_jobs.jobs.dau_query import STREAM_SETTINGS, BatchWriter, start_query
 from spark_jobs.jobs.dau_store import DauStore
+from tests.support import eventually, produce
 
 pytestmark = pytest.mark.spark
 
 SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
+JOB_SECONDS = 180.0
 NOW = datetime.now(UTC)
 
 
@@ -206,3 +213,79 @@ def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(se
     rows = [(event("a", at="2026-01-02 03:04:05"), "t", 0, 1)]
     found = classify(session.createDataFrame(rows, SCHEMA)).select("reason", "user_id").collect()
     assert [tuple(row) for row in found] == [(None, "a")]
+
+
+class Process:
+    """The job as a user runs it."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, topic: str) -> None:
+        self.database = folder / "dau.db"
+        self._log = folder / "job.log"
+        self._command = [sys.executable, "-m", "spark_jobs.jobs.dau", "--bootstrap-servers", bootstrap_servers]
+        self._command += [
+            "--topic",
+            topic,
+            "--output",
+            f"sqlite:///{self.database}",
+            "--checkpoint",
+            str(folder / "ck"),
+        ]
+        self._command += ["--state-dir", str(folder / "state"), "--source-id", topic]
+
+    @contextmanager
+    def running(self, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+        with self._log.open("ab") as log:
+            process = subprocess.Popen([*self._command, *options], stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def run(self, *options: str) -> int:
+        with self.running(*options) as process:
+            return process.wait(JOB_SECONDS)
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def events(self) -> int:
+        with closing(sqlite3.connect(self.database)) as connection:
+            return int(connection.execute("SELECT coalesce(sum(events), 0) FROM daily_users").fetchone()[0])
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+def test_given_a_topic_when_the_job_runs_stops_and_runs_again_then_each_event_counts_once(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=2)
+    job = Process(tmp_path, kafka_cluster.bootstrap_servers, topic_name)
+    values = [event(f"u{i % 7}", event_id=str(i)) for i in range(100)]
+    produce(kafka_cluster.bootstrap_servers, topic_name, *values, b"{oops")
+    assert job.run("--available-now") == 0, job.said()
+    assert job.events() == 100
+    with job.running("--trigger-interval", "100ms") as process:
+        produce(kafka_cluster.bootstrap_servers, topic_name, *values[:50])
+        eventually(lambda: job.events() == 150, JOB_SECONDS, "the count of the later events")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, job.said()
+    assert "Traceback" not in job.said()
+
+
+@pytest.mark.timeout(300)
+def test_given_no_living_broker_when_the_job_starts_then_it_ends_with_one_line_of_verdicts(tmp_path: Path) -> None:
+    job = Process(tmp_path, "127.0.0.1:1", "t")
+    assert job.run("--source-option", "startupTimeout=2s") == 3
+    last = job.said().splitlines()[-1]
+    assert last.startswith("dau: the query failed: startupTimeout: after 2 s no living broker; 127.0.0.1:1: refused")
+    assert "\tat org.apache" not in job.said()
+
+
+def test_given_a_wrong_option_when_the_job_starts_then_it_ends_at_once_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--topic", "t"]) == 2
+    assert capsys.readouterr().err.strip() == (
+        "dau: the following arguments are required: --bootstrap-servers, --output, --checkpoint; see --help"
+    )
