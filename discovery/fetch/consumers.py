@@ -43,7 +43,9 @@ _INSISTED = {
     "enable.partition.eof": "true",
     "allow.auto.create.topics": "false",
 }
+_DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FATAL = {
+    **dict.fromkeys(_DENIED, FailureKind.AUTH),
     KafkaError._AUTHENTICATION: FailureKind.AUTH,  # noqa: SLF001 - confluent-kafka's public name
     KafkaError._SSL: FailureKind.TLS,  # noqa: SLF001
 }
@@ -125,20 +127,34 @@ class CachedConsumer:
     def watermarks(self, tp: Partition, timeout_seconds: float) -> tuple[int, int] | None:
         """Ask the leader for the earliest and the end offset; None when it does not answer.
 
-        Raises:
-            GatewayError: TOPIC_UNKNOWN, the partition does not exist.
-
         Runs: worker; blocks <= timeout_seconds.
         """
         try:
             answer = self._consumer.get_watermark_offsets(
                 TopicPartition(tp.topic, tp.partition), timeout=timeout_seconds, cached=False
             )
-        except KafkaException as error:
-            if error.args[0].code() in UNKNOWN_TOPIC:
-                raise GatewayError(FailureKind.TOPIC_UNKNOWN, f"{tp} does not exist") from error
+        except KafkaException:
             return None
         return None if answer is None or min(answer) < 0 else (answer[0], answer[1])
+
+    def exists(self, tp: Partition, timeout_seconds: float) -> bool | None:
+        """Ask any broker whether the partition exists; None when nobody answers.
+
+        Raises:
+            GatewayError: AUTH, this user may not see the topic.
+
+        Runs: worker; blocks <= 2 x timeout_seconds.
+        """
+        try:
+            found = self._consumer.list_topics(tp.topic, timeout=timeout_seconds).topics[tp.topic]
+        except KafkaException:
+            return None
+        code = None if found.error is None else found.error.code()
+        if code in _DENIED:
+            raise GatewayError(FailureKind.AUTH, f"{tp}: {found.error.str()}; grant this user READ on the topic")
+        if code in _UNKNOWN_TOPIC:
+            return False
+        return None if code is not None else tp.partition in found.partitions
 
     def rebuild(self, brokers: Sequence[BrokerAddress]) -> None:
         """Start over with another list and the same positions: the old client knows nobody who answers.
@@ -164,7 +180,7 @@ class CachedConsumer:
             self.all_down = True
 
 
-UNKNOWN_TOPIC = frozenset(
+_UNKNOWN_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001

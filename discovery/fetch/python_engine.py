@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from discovery.core.errors import DataLossError, FailureKind, GatewayError
+from discovery.core.errors import DataLossError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.fetch.columns import to_batch
-from discovery.fetch.consumers import UNKNOWN_TOPIC, CachedConsumer, give_back, partition_of, take
+from discovery.fetch.consumers import CachedConsumer, give_back, partition_of, take
 from discovery.fetch.ranges import FetchRange, FetchSettings
 
 _log = logging.getLogger("kafka_discovery.fetch")
@@ -27,8 +27,8 @@ _CHECK_SECONDS = 2.0
 _FAIL_AFTER_SECONDS = 3.0
 """How long one refused login may be one broker's mistake."""
 _REBUILD_AFTER_SECONDS = 5.0
-_WATERMARKS_TIMEOUT_SECONDS = 3.0
-_DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_LASTING_SECONDS = 5.0
+_ANSWER_SECONDS = 3.0
 
 
 def fetch_with_python(
@@ -61,8 +61,8 @@ class _Open:
     progress_at: float
     caught_up: bool = False
     """The broker said: no more records for now, although the end is not reached."""
-    short_since: float | None = None
-    """Since when the log itself ends before the range does."""
+    bad_since: float | None = None
+    """Since when the cluster says that the rest of it does not exist."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class _Task:
             return
         if position > range_.position:
             range_.position, range_.progress_at = position, self.events_at
-            range_.caught_up, range_.short_since = False, None
+            range_.caught_up, range_.bad_since = False, None
         if position >= range_.end:
             del self.open[key]
 
@@ -161,17 +161,11 @@ class _Task:
             return
         elif code == KafkaError._AUTO_OFFSET_RESET or code == KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001, PLR1714
             self._on_out_of_range(tp, key)
-        elif code in UNKNOWN_TOPIC:
-            self._lose(key, f"{tp} does not exist any more; it was read up to offset {self.open[key].position}")
-        elif code in _DENIED:
-            raise GatewayError(FailureKind.AUTH, f"{tp}: {event.error().str()}; grant this user READ on the topic")
 
     def _on_out_of_range(self, tp: TopicPartition, key: tuple[str, int]) -> None:
         """The broker has no such offset: below its earliest (skip up to it), above its end (nothing to read)."""
         range_ = self.open[key]
-        found = self._watermarks(tp, key)
-        if key not in self.open:
-            return
+        found = self.consumer.watermarks(tp, _ANSWER_SECONDS)
         earliest, end = found or (range_.position, range_.end)
         if range_.position < 0:
             self._aim_again(tp, range_.position)
@@ -182,13 +176,6 @@ class _Task:
             self._lose(key, f"{tp} ends at offset {end}, below the planned offset {range_.position}: it was truncated")
         else:
             self._aim_again(tp, range_.position)
-
-    def _watermarks(self, tp: TopicPartition, key: tuple[str, int]) -> tuple[int, int] | None:
-        try:
-            return self.consumer.watermarks(tp, _WATERMARKS_TIMEOUT_SECONDS)
-        except GatewayError:
-            self._lose(key, f"{tp} does not exist any more; it was read up to offset {self.open[key].position}")
-            return None
 
     def _aim_again(self, tp: TopicPartition, offset: int) -> None:
         # An equal position would be taken for "stands there already", but a failed partition stands still.
@@ -235,8 +222,12 @@ class _Task:
 
     def _check(self, waiting: Sequence[tuple[str, int]], now: float) -> None:
         for key in waiting:
-            if key in self.open and self.open[key].caught_up:
+            if self.open[key].caught_up:
                 self._check_log_end(TopicPartition(*key), key, now)  # type: ignore[arg-type]
+        first = next((key for key in waiting if key in self.open and not self.open[key].caught_up), None)
+        if first is not None:
+            # One question a round: metadata comes from any broker, so a dead leader does not delay it.
+            self._check_existence(TopicPartition(*first), first, now)  # type: ignore[arg-type]
         silent = now - self.events_at
         other_list = self.consumer.brokers != self.brokers
         if silent >= _REBUILD_AFTER_SECONDS and (other_list or (self.consumer.all_down and silent >= _REPEAT_SECONDS)):
@@ -245,11 +236,21 @@ class _Task:
 
     def _check_log_end(self, tp: TopicPartition, key: tuple[str, int], now: float) -> None:
         """At the end of the log before the end of the range: a new leader may catch up, a truncated log never does."""
+        found = self.consumer.watermarks(tp, _ANSWER_SECONDS)
+        if self._is_lasting(key, now, bad=found is not None and found[1] < self.open[key].end) and found:
+            end = self.open[key].end
+            self._lose(key, f"{tp} ends at offset {found[1]}, below the planned end {end}: it was truncated")
+
+    def _check_existence(self, tp: TopicPartition, key: tuple[str, int], now: float) -> None:
+        """A broker that has just started may not know the topic yet, so one denial is not enough."""
+        if self._is_lasting(key, now, bad=self.consumer.exists(tp, _ANSWER_SECONDS) is False):
+            self._lose(key, f"{tp} does not exist any more; it was read up to offset {self.open[key].position}")
+
+    def _is_lasting(self, key: tuple[str, int], now: float, *, bad: bool) -> bool:
         range_ = self.open[key]
-        found = self._watermarks(tp, key)
-        if found is None or found[1] >= range_.end:
-            range_.short_since = None
-        elif range_.short_since is None:
-            range_.short_since = now
-        elif now - range_.short_since >= _REBUILD_AFTER_SECONDS:
-            self._lose(key, f"{tp} ends at offset {found[1]}, below the planned end {range_.end}: it was truncated")
+        if not bad:
+            range_.bad_since = None
+            return False
+        if range_.bad_since is None:
+            range_.bad_since = now
+        return now - range_.bad_since >= _LASTING_SECONDS

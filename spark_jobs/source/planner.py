@@ -14,7 +14,7 @@ from spark_jobs.source.offsets import Offsets, OffsetsJson, parse_offsets, same_
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import Limits, describe, plan_end, unfinished
-from spark_jobs.source.start import explain, first_offsets, is_settled, is_usable, verdicts
+from spark_jobs.source.start import explain, first_offsets, is_living, is_settled, is_usable, verdicts
 
 _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0
@@ -39,6 +39,8 @@ class Planner:
         """How often a plan was really computed, not answered from the last one."""
         self._clock = clock or SystemClock()
         self._isolation = options.interest.isolation
+        self._began = self._clock.monotonic()
+        self._lived = False
         self._first: OffsetsJson | None = None
         self._asked: tuple[Any, ...] | None = None
         self._answered: OffsetsJson = {}
@@ -78,9 +80,21 @@ class Planner:
         interest = self.options.interest
         view = self._await(lambda v: is_usable(v, interest), self.options.startup_timeout_seconds, self._say_waiting)
         if not is_usable(view, interest):
-            reason = f"startupTimeout: after {self.options.startup_timeout_seconds:g} s {explain(view, interest)}"
-            raise (KafkaUnreachableError if not view.bootstrap else ConfigError)(reason)
+            raise self._no_start(view)
+        self._lived = True
         return self._await(is_enough, _SETTLE_SECONDS)
+
+    def _no_start(self, view: FeedView) -> KafkaUnreachableError | ConfigError:
+        waited = self.options.startup_timeout_seconds
+        text = f"startupTimeout: after {waited:g} s {explain(view, self.options.interest)}"
+        return ConfigError(text) if is_living(view) else KafkaUnreachableError(text)
+
+    def _expect_life(self, view: FeedView) -> None:
+        """After a restart nothing is planned before a broker answers; that may take `startupTimeout` at most."""
+        if self._lived or is_living(view):
+            self._lived = True
+        elif self._clock.monotonic() - self._began >= self.options.startup_timeout_seconds:
+            raise self._no_start(view)
 
     def _await(
         self,
@@ -127,6 +141,7 @@ class Planner:
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._current()
+        self._expect_life(view)
         asked = (view.version, max_rows, start)
         if asked != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
@@ -257,7 +272,7 @@ class Planner:
         """
         first, last = parse_offsets(start, what=CHECKPOINT), parse_offsets(end, what=CHECKPOINT)
         view = self._current()
-        if not view.bootstrap:
+        if not self._lived:
             view = self._usable_view(lambda v: all(tp in v.partitions for tp in last))
         self._refuse_rewinds(first, last)
         new = [tp for tp in last if tp not in first and last[tp] > 0]

@@ -9,12 +9,20 @@ from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 from spark_jobs.source.options import mismatch
 
 
+def is_living(view: FeedView) -> bool:
+    """Tell whether a living broker of the right cluster confirmed this view, rather than a file of an earlier run.
+
+    Runs: anywhere (pure).
+    """
+    return view.state in {LoopState.FRESH, LoopState.STALE} and bool(view.bootstrap)
+
+
 def is_usable(view: FeedView, interest: Interest) -> bool:
     """Tell whether a view can start a query: from a living cluster, with every subscribed topic found or known missing.
 
     Runs: anywhere (pure).
     """
-    if view.state is LoopState.COLD or not view.bootstrap:
+    if not is_living(view):
         return False
     found = {tp.topic for tp in view.partitions}
     if interest.assigned:
@@ -77,15 +85,14 @@ def explain(view: FeedView, interest: Interest) -> str:
 
     Runs: anywhere (pure).
     """
-    if view.missing_topics and view.state is not LoopState.COLD:
+    if not is_living(view):
+        return f"no living broker; {verdicts(view)}"
+    if view.missing_topics:
         return f"topic {', '.join(view.missing_topics)} does not exist; create it or correct the subscription"
-    if view.state is not LoopState.COLD and not view.partitions:
-        what = interest.pattern or ", ".join(map(str, interest.topics or interest.assigned))
-        return f"no partition matches {what!r}"
-    if interest.assigned and view.partitions:
-        absent = sorted(set(interest.assigned) - set(view.partitions))
+    absent = sorted(set(interest.assigned) - set(view.partitions))
+    if absent:
         return f"assign names partitions that do not exist: {', '.join(map(str, absent))}"
-    return f"no living broker; {verdicts(view)}"
+    return f"no topic matches {interest.pattern or ', '.join(interest.topics)!r}"
 
 
 def verdicts(view: FeedView) -> str:

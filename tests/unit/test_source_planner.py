@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
-from discovery.core.model import TopicId, TopicName, TopicPartition, Verdict
+from discovery.core.model import LoopState, TopicId, TopicName, TopicPartition, Verdict
 from discovery.feed.base import AddressReport, PartitionView
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
@@ -97,6 +97,26 @@ def test_given_json_offsets_that_miss_a_partition_when_starting_then_both_sides_
     with pytest.raises(ConfigError) as error:
         planner(feed, startingOffsets='{"t":{"0":1,"7":1}}').initial_offsets()
     assert "not named: t-1; named but not there: t-7" in str(error.value)
+
+
+def test_given_a_restart_over_an_old_picture_when_nobody_answers_then_it_stands_still_and_fails_in_time() -> None:
+    feed = feed_with({tp(0): partition_view(0, None)}, state=LoopState.FAILSAFE)
+    plan = planner(feed, startupTimeout="30s")
+    start = {"t": {"0": 4}}
+    assert plan.latest_offsets(start, None) is start
+    feed.clock.advance(seconds=31)
+    with pytest.raises(KafkaUnreachableError, match="after 30 s no living broker"):
+        plan.latest_offsets(start, None)
+
+
+def test_given_a_query_that_lived_when_all_brokers_go_then_it_stands_still_for_as_long_as_it_takes() -> None:
+    feed = feed_with({tp(0): partition_view(0, 4)})
+    plan = planner(feed, startupTimeout="30s")
+    start = {"t": {"0": 4}}
+    assert plan.latest_offsets(start, None) is start
+    feed.show(view_of({tp(0): partition_view(0, 4, parked_reason="its leader is silent")}, state=LoopState.FAILSAFE))
+    feed.clock.advance(seconds=3_000)
+    assert plan.latest_offsets(start, None) is start
 
 
 # -- triggers -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,271 @@
+"""The data plane on real brokers, without Spark: exact ranges whatever lies in the log."""
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+
+from discovery.core.errors import DataLossError, GatewayError
+from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.fetch import FetchRange, FetchSettings, fetch
+from discovery.fetch.consumers import close_all
+from discovery.fetch.schema import schema
+from discovery.localkafka.cluster import LocalKafka
+from tests.kafka_fixtures import KafkaFactory
+from tests.support import eventually, numbered, produce
+
+pytestmark = pytest.mark.kafka
+COMMITTED = FetchSettings(client_options={"isolation.level": "read_committed"})
+UNCOMMITTED = FetchSettings(client_options={"isolation.level": "read_uncommitted"})
+TOLERANT = FetchSettings(fail_on_data_loss=False)
+
+
+@pytest.fixture(autouse=True)
+def _closed_consumers() -> Iterator[None]:
+    yield
+    close_all()
+
+
+def brokers_of(cluster: LocalKafka) -> tuple[BrokerAddress, ...]:
+    return parse_bootstrap_servers(cluster.bootstrap_servers)
+
+
+def range_of(topic: str, partition: int, start: int, end: int) -> FetchRange:
+    return FetchRange(topic_partition=TopicPartition(TopicName(topic), partition), start_offset=start, end_offset=end)
+
+
+def end_of(cluster: LocalKafka, topic: str, partition: int = 0) -> int:
+    client = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "probe", "log_level": 0})
+    try:
+        return int(client.get_watermark_offsets(ConfluentPartition(topic, partition), timeout=10)[1])
+    finally:
+        client.close()
+
+
+def read(
+    cluster: LocalKafka,
+    ranges: Sequence[FetchRange],
+    settings: FetchSettings = UNCOMMITTED,
+    said: list[str] | None = None,
+) -> list[dict[str, object]]:
+    batches = list(fetch(ranges, brokers_of(cluster), settings, on_waiting=(said if said is not None else []).append))
+    assert all(batch.schema.equals(schema(settings.include_headers), check_metadata=True) for batch in batches)
+    rows: list[dict[str, object]] = pa.Table.from_batches(batches, schema(settings.include_headers)).to_pylist()
+    return rows
+
+
+def offsets(rows: Sequence[dict[str, object]], partition: int = 0) -> list[object]:
+    return [row["offset"] for row in rows if row["partition"] == partition]
+
+
+def _note(written: list[tuple[int, int]]) -> Callable[[object, Message], None]:
+    return lambda _, message: written.append((message.partition() or 0, message.offset() or 0))
+
+
+def transactions(cluster: LocalKafka, topic: str, *, seed: int) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Write 30 transactions over 3 partitions, a third of them aborted; returns committed and all offsets."""
+    chance = random.Random(seed)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(60)
+    committed: dict[int, list[int]] = defaultdict(list)
+    everything: dict[int, list[int]] = defaultdict(list)
+    for number in range(30):
+        written: list[tuple[int, int]] = []
+        producer.begin_transaction()
+        for i in range(chance.randint(1, 25)):
+            producer.produce(topic, value=f"{number}-{i}", partition=i % 3, on_delivery=_note(written))
+        producer.flush(20)
+        keep = chance.random() < 2 / 3
+        producer.commit_transaction(20) if keep else producer.abort_transaction(20)
+        for partition, offset in written:
+            everything[partition].append(offset)
+            if keep:
+                committed[partition].append(offset)
+    return committed, everything
+
+
+def test_given_transactions_when_any_ranges_are_read_in_any_order_then_each_is_exact(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    committed, everything = transactions(kafka_cluster, topic_name, seed=7)
+    ends = [end_of(kafka_cluster, topic_name, partition) for partition in range(3)]
+    chance = random.Random(11)
+    for settings, visible in ((COMMITTED, committed), (UNCOMMITTED, everything)):
+        assert offsets(read(kafka_cluster, [range_of(topic_name, 1, 0, ends[1])], settings), 1) == visible[1]
+        for _ in range(60):
+            ranges = []
+            for partition in chance.sample(range(3), chance.randint(1, 3)):
+                start = chance.randint(0, ends[partition])
+                ranges.append(range_of(topic_name, partition, start, chance.randint(start, ends[partition])))
+            rows = read(kafka_cluster, ranges, settings)
+            for r in ranges:
+                partition = r.topic_partition.partition
+                wanted = [o for o in visible[partition] if r.start_offset <= o < r.end_offset]
+                assert offsets(rows, partition) == wanted
+
+
+def test_given_a_range_that_holds_only_a_control_record_when_read_after_its_neighbour_then_it_ends(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 3)
+    transactions(kafka_cluster, topic_name, seed=3)
+    end = end_of(kafka_cluster, topic_name)
+    read(kafka_cluster, [range_of(topic_name, 0, 0, end - 1)], COMMITTED)
+    assert read(kafka_cluster, [range_of(topic_name, 0, end - 1, end)], COMMITTED) == []
+    assert read(kafka_cluster, [range_of(topic_name, 0, end - 1, end)], COMMITTED) == []
+
+
+def test_given_a_compacted_log_when_read_then_the_gaps_do_not_hold_it_up(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    config = {
+        "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "100", "delete.retention.ms": "100",
+    }  # fmt: skip
+    kafka_cluster.create_topic(topic_name, 1, config=config)
+
+    def first_offset_left() -> object:
+        produce(kafka_cluster.bootstrap_servers, topic_name, *[("same", str(i)) for i in range(20)])
+        rows = read(kafka_cluster, [range_of(topic_name, 0, 0, end_of(kafka_cluster, topic_name))])
+        return offsets(rows)[0]
+
+    eventually(first_offset_left, 60, "compaction")
+    end = end_of(kafka_cluster, topic_name)
+    left = offsets(read(kafka_cluster, [range_of(topic_name, 0, 0, end)]))
+    assert left[0] != 0
+    assert read(kafka_cluster, [range_of(topic_name, 0, 0, 1)]) == []
+    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, 0, int(str(left[0])) + 1)])) == left[:1]
+
+
+def test_given_nulls_headers_and_append_time_when_read_then_the_columns_say_so(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1, config={"message.timestamp.type": "LogAppendTime"})
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+    producer.produce(topic_name, key=None, value=None, headers=[("h", None), ("h", b"1")])
+    producer.produce(topic_name, key=b"", value=b"")
+    assert producer.flush(20) == 0
+    rows = read(kafka_cluster, [range_of(topic_name, 0, 0, 2)], FetchSettings(include_headers=True))
+    assert [(row["key"], row["value"], row["timestampType"]) for row in rows] == [(None, None, 1), (b"", b"", 1)]
+    assert rows[0]["headers"] == [{"key": "h", "value": None}, {"key": "h", "value": b"1"}]
+    assert rows[1]["headers"] is None
+
+
+def test_given_an_iterator_closed_early_when_the_next_task_reads_then_it_misses_nothing(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(3_000))
+    settings = FetchSettings(batch_rows=100)
+    batches = fetch([range_of(topic_name, 0, 0, 3_000)], brokers_of(kafka_cluster), settings, on_waiting=print)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    rows = read(kafka_cluster, [range_of(topic_name, 0, 50, 3_000)], settings)
+    assert offsets(rows) == list(range(50, 3_000))
+
+
+def test_given_large_records_when_read_then_a_batch_stays_small(kafka_cluster: LocalKafka, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *[b"x" * 500_000 for _ in range(200)])
+    found = fetch([range_of(topic_name, 0, 0, 200)], brokers_of(kafka_cluster), UNCOMMITTED, on_waiting=print)
+    sizes = [batch.num_rows for batch in found]
+    assert sum(sizes) == 200
+    assert max(sizes[1:]) <= 40
+
+
+def test_given_deleted_records_when_read_then_it_fails_or_goes_on_behind_them(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20))
+    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+    for future in admin.delete_records([ConfluentPartition(topic_name, 0, 8)]).values():
+        future.result(20)
+    with pytest.raises(DataLossError) as error:
+        read(kafka_cluster, [range_of(topic_name, 0, 5, 15)])
+    assert f"offsets 5 to 7 of {topic_name}-0 were deleted (it begins at 8 now)" in str(error.value)
+    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, 5, 15)], TOLERANT)) == list(range(8, 15))
+    assert read(kafka_cluster, [range_of(topic_name, 0, 5, 8)], TOLERANT) == []
+    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, -2, 10)])) == [8, 9]
+
+
+def test_given_a_log_that_ends_before_the_range_when_read_then_it_fails_or_ends(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(5))
+    with pytest.raises(DataLossError, match="ends at offset 5, below the planned offset 9: it was truncated"):
+        read(kafka_cluster, [range_of(topic_name, 0, 9, 12)])
+    with pytest.raises(DataLossError, match="ends at offset 5, below the planned end 12: it was truncated"):
+        read(kafka_cluster, [range_of(topic_name, 0, 2, 12)])
+    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, 2, 12)], TOLERANT)) == [2, 3, 4]
+
+
+def test_given_a_topic_that_does_not_exist_when_read_then_it_fails(kafka_cluster: LocalKafka, topic_name: str) -> None:
+    with pytest.raises(DataLossError, match="does not exist"):
+        read(kafka_cluster, [range_of(topic_name, 0, 0, 5)])
+
+
+def test_given_dead_leaders_when_read_then_the_others_come_first_and_theirs_when_they_are_back(
+    kafka_factory: KafkaFactory, topic_name: str
+) -> None:
+    cluster = kafka_factory(brokers=3)
+    cluster.create_topic(topic_name, assignment=[[1], [2], [3]])
+    for partition in range(3):
+        produce(cluster.bootstrap_servers, topic_name, *numbered(100), partition=partition)
+    ranges = [range_of(topic_name, partition, 0, 100) for partition in range(3)]
+    read(cluster, ranges)
+    cluster.kill([2])
+    said: list[str] = []
+    seen: list[int] = []
+
+    def task() -> None:
+        for batch in fetch(ranges, brokers_of(cluster), UNCOMMITTED, on_waiting=said.append):
+            seen.extend(batch.column("partition").to_pylist())
+
+    thread = threading.Thread(target=task, name="task")
+    thread.start()
+    try:
+        eventually(lambda: len(seen) == 200, 20, "the rows of living leaders")
+        eventually(lambda: said, 10, "a sentence")
+        assert said[0] == f"waiting for the leader of {topic_name}-1 at offset 0 of 100"
+    finally:
+        cluster.restart([2])
+        thread.join(60)
+    assert sorted(seen) == [0] * 100 + [1] * 100 + [2] * 100
+
+
+def test_given_brokers_on_new_addresses_when_the_cached_consumer_knows_nobody_then_the_tasks_list_is_used(
+    kafka_factory: KafkaFactory, topic_name: str
+) -> None:
+    first, second = kafka_factory(brokers=1), kafka_factory(brokers=1)
+    for cluster in (first, second):
+        cluster.create_topic(topic_name)
+        produce(cluster.bootstrap_servers, topic_name, *numbered(10))
+    assert len(read(first, [range_of(topic_name, 0, 0, 10)])) == 10
+    first.kill([1])
+    began = time.monotonic()
+    assert offsets(read(second, [range_of(topic_name, 0, 3, 10)])) == list(range(3, 10))
+    assert time.monotonic() - began < 20
+
+
+def test_given_a_wrong_password_when_read_then_it_fails_and_does_not_hang(
+    kafka_factory: KafkaFactory, topic_name: str
+) -> None:
+    cluster = kafka_factory(brokers=1, sasl_users={"reader": "right"})
+    cluster.create_topic(topic_name)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
+    settings = FetchSettings(client_options={**login, "sasl.password": "wrong"})
+    began = time.monotonic()
+    with pytest.raises(GatewayError, match="auth"):
+        read(cluster, [range_of(topic_name, 0, 0, 5)], settings)
+    assert time.monotonic() - began < 20
