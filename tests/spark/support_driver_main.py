@@ -59,7 +59,7 @@ class Driver:
     def do_executors(self) -> int:
         """Count the executor processes apart from the driver."""
         context = self._spark.sparkContext._jsc.sc()
-        return int(context.statusTracker().getExecutorInfos().__len__()) - 1
+        return len(context.statusTracker().getExecutorInfos()) - 1
 
 
 def _keeper(rows: Path) -> Callable[[DataFrame, int], None]:
