@@ -256,7 +256,8 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         wall=turn.wall,
     )
     for topic in merged.shrunk:
-        if old is not None and all(p.leader_id is not None for p in old.topics[topic].partitions):
+        held = old.topics.get(topic) if old else None
+        if held is not None and all(p.leader_id is not None for p in held.partitions):
             turn.announce(EventKind.SHRINK_BLOCKED, topic, f"kept partitions of {topic} that an answer left out")
     assert turn.state.pin is not None  # noqa: S101 - checked by the caller
     content = Snapshot(

@@ -73,11 +73,13 @@ def judged(
 
 
 def revived(known: AddressState, *, now: float) -> AddressState:
-    """Return the record of an address that just answered a request of the pooled client.
+    """Return the record of an address whose broker just answered a request of the pooled client.
+
+    Only the dead and the stale come back this way: one that belongs to another cluster may well answer.
 
     Runs: anywhere (pure).
     """
-    if known.alive:
+    if known.verdict not in DEAD | {Verdict.STALE}:
         return known
     return replace(known, verdict=Verdict.ALIVE, detail="", since=now, failures=0, quarantined_until=None, asked_at=now)
 

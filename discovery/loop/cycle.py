@@ -36,6 +36,7 @@ from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_lea
 
 _GRACE_SECONDS = 1.0
 """How much later than its timeout a call may come back before it counts as stuck."""
+_ASK_IDS_AT_ONCE = frozenset({EventKind.SHRINK_BLOCKED, EventKind.TOPIC_ADDED, EventKind.TOPIC_RETURNED})
 _VETS = ("vet 0", "vet 1", "vet 2", "vet 3")
 """Rounds of vetting that may run side by side: newly learned addresses do not wait for silent ones."""
 _log = structlog.get_logger("discovery.loop")
@@ -192,6 +193,10 @@ class Cycle:
         for event in events:
             if event.kind is EventKind.TOPIC_RECREATED:
                 self._book = self._book.without_topic(TopicName(event.subject))
+            if event.kind is EventKind.CLUSTER_MISMATCH:
+                self._book = OffsetBook()  # nobody knows since when the wrong cluster has been answering
+            if event.kind in _ASK_IDS_AT_ONCE:
+                self._topic_ids.next_at = now  # a new id would explain it
         for answer in answers:
             if isinstance(answer, OffsetsAnswer):
                 self._book = self._book.told(answer, now=now)
@@ -244,8 +249,10 @@ class Cycle:
         full = frozenset(wanted.full) - asked
         every = full | (frozenset(wanted.connect) - asked)
         limit = self._policy.connect_timeout_seconds + self._policy.request_timeout_seconds
-        if every and self._start(key, lambda: self._vet(key, every, full), limit):
-            self._vetting[key] = every
+        if every:
+            self._vetting[key] = every  # before the start: a quick worker must find what it removes
+            if not self._start(key, lambda: self._vet(key, every, full), limit):
+                del self._vetting[key]
 
     def _vet(self, key: str, every: frozenset[BrokerAddress], full: frozenset[BrokerAddress]) -> None:
         try:

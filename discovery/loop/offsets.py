@@ -8,9 +8,10 @@ from discovery.core.model import BrokerId, TopicPartition, Verdict
 from discovery.core.offsets import OffsetBook
 from discovery.core.policy import Policy
 from discovery.core.state import State
+from discovery.core.verdict import WRONG
 from discovery.loop.interest import Interest
 
-_UNREACHABLE = frozenset({Verdict.REFUSED, Verdict.UNRESOLVABLE})
+_NOT_WORTH_ASKING = WRONG | {Verdict.REFUSED, Verdict.UNRESOLVABLE}
 _SLOWEST_RETRY_SECONDS = 1.0
 _START_OFFSETS_INTERVAL_SECONDS = 10.0
 """Retention moves the earliest offset slowly."""
@@ -70,14 +71,14 @@ class OffsetsSchedule:
 
 
 def worth_asking(leader: BrokerId, state: State) -> bool:
-    """Tell whether a request could reach this leader.
+    """Tell whether a request could reach this leader, and nobody else at its address.
 
     librdkafka turns in a tight loop, a third of a core, while a request waits for a broker that refuses connections;
     vetting asks such an address once a cycle and sees it return.
     """
     broker = state.snapshot.broker(leader) if state.snapshot else None
     known = state.addresses.get(broker.address) if broker else None
-    return known is not None and known.verdict not in _UNREACHABLE
+    return known is not None and known.verdict not in _NOT_WORTH_ASKING
 
 
 def partitions_by_leader(state: State, interest: Interest) -> dict[BrokerId, tuple[TopicPartition, ...]]:

@@ -1,0 +1,236 @@
+"""What all benchmarks share: a Spark session, running queries seen from outside, load, statistics, a JSON file."""
+
+import contextlib
+import itertools
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from discovery.localkafka.jars import native_connector_jars
+
+OUTPUT = Path("build/bench")
+OURS, NATIVE = "kafka-discovery", "kafka"
+
+
+def say(text: str) -> None:
+    """Tell the person who waits."""
+    print(f"  {text}", flush=True)
+
+
+@contextlib.contextmanager
+def spark_session(cores: int = 2, *, native: bool = False) -> Iterator[SparkSession]:
+    """Yield a local session; `native` adds Spark's own Kafka connector."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("benchmark")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .config("spark.log.level", "ERROR")
+    )
+    if native:
+        builder = builder.config("spark.jars", ",".join(map(str, native_connector_jars())))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@dataclass(slots=True)
+class Watched:
+    """A query into `noop`, and what its *finished* batches said: that is what a user has."""
+
+    query: StreamingQuery
+    started_at: float
+    checkpoint: Path
+    batches: list[tuple[float, int, dict[str, dict[str, int]]]] = field(default_factory=list)
+    """(monotonic seconds, input rows, end offsets) of each finished batch."""
+    _seen: int = -1
+
+    def poll(self) -> None:
+        """Take in the progress of batches that finished since the last call."""
+        now = time.monotonic()
+        for progress in self.query.recentProgress:
+            raw = progress if isinstance(progress, dict) else json.loads(progress.json)
+            if raw["batchId"] > self._seen and raw["numInputRows"] > 0:
+                self._seen = raw["batchId"]
+                end = raw["sources"][0]["endOffset"]
+                self.batches.append((now, raw["numInputRows"], json.loads(end) if isinstance(end, str) else end))
+
+    def wait(self, reached: Callable[["Watched"], bool], timeout_seconds: float) -> float | None:
+        """Poll until `reached`; return the monotonic time, or None after the timeout or the query's death."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            self.poll()
+            if reached(self):
+                return time.monotonic()
+            if not self.query.isActive:
+                return None
+            time.sleep(0.02)
+        return None
+
+    def watch(self, seconds: float) -> None:
+        """Take in batches for a while, also when nothing comes."""
+        self.wait(lambda _: False, seconds)
+
+    def first_row_seconds(self, timeout_seconds: float) -> float | None:
+        """Wait for the first finished batch with rows; return seconds since the start of the query."""
+        at = self.wait(lambda w: bool(w.batches), timeout_seconds)
+        return None if at is None else self.batches[0][0] - self.started_at
+
+    def offset(self, topic: str, partition: int) -> int:
+        """Return the end offset of a partition in the last finished batch; 0 before there is one."""
+        if not self.batches:
+            return 0
+        return int(self.batches[-1][2].get(topic, {}).get(str(partition), 0))
+
+    def longest_gap(self, since: float, until: float) -> float:
+        """Return the longest time between `since` and `until` in which no batch with rows finished."""
+        instants = [since, *(at for at, _, _ in self.batches if since < at < until), until]
+        return max(b - a for a, b in itertools.pairwise(instants))
+
+
+@contextlib.contextmanager
+def running_query(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    source: str = OURS,
+    trigger: str = "200 milliseconds",
+    starting: str = "earliest",
+    state_dir: Path | None = None,
+    checkpoint: Path | None = None,
+    options: dict[str, str] | None = None,
+) -> Iterator[Watched]:
+    """Start a query that reads a topic into nothing; stop it and remove its folders at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    reader = (
+        spark.readStream.format(source)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", starting)
+    )
+    if source == OURS:
+        reader = reader.option("stateDir", str(state_dir or folder / "state"))
+    for name, value in (options or {}).items():
+        reader = reader.option(name, value)
+    kept = checkpoint or folder / "checkpoint"
+    started_at = time.monotonic()
+    writer = reader.load().writeStream.format("noop").trigger(processingTime=trigger)
+    query = writer.option("checkpointLocation", str(kept)).start()
+    try:
+        yield Watched(query=query, started_at=started_at, checkpoint=kept)
+    finally:
+        with contextlib.suppress(Exception):
+            query.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def load(bootstrap: str, topic: str, partitions: int, *, rows_per_second: float) -> Iterator[None]:
+    """Write 100-byte records round robin to all partitions until the block ends."""
+    stop = threading.Event()
+
+    def write() -> None:
+        producer = make_producer(bootstrap)
+        number = 0
+        while not stop.wait(0.02):
+            for _ in range(max(1, round(rows_per_second * 0.02))):
+                with contextlib.suppress(BufferError, KafkaException):
+                    producer.produce(topic, b"x" * 100, partition=number % partitions)
+                number += 1
+            producer.poll(0)
+        producer.flush(5)
+
+    thread = threading.Thread(target=write, name="load", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def make_producer(bootstrap: str, **options: Any) -> Producer:
+    """Return a producer that sees new partitions within half a second and writes nothing to stderr."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 5,
+            "topic.metadata.refresh.interval.ms": 500,
+            "log_level": 0,
+            **options,
+        }
+    )
+
+
+def fill(bootstrap: str, topic: str, partitions: int, per_partition: int, *, size: int = 100) -> None:
+    """Write `per_partition` records to each partition and wait for all acknowledgements."""
+    producer = make_producer(bootstrap)
+    for number in range(partitions * per_partition):
+        while True:
+            try:
+                producer.produce(topic, b"x" * size, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(120)
+    if left:
+        raise SystemExit(f"{left} records of the load were not acknowledged in 120 s")
+
+
+def summary(values: Sequence[float]) -> dict[str, float | int | list[float]]:
+    """Return count, median, p99 (nearest rank), extremes, and the values."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"n": 0}
+    rank = min(len(ordered) - 1, max(0, -(-99 * len(ordered) // 100) - 1))
+    return {
+        "n": len(ordered),
+        "p50": round(statistics.median(ordered), 4),
+        "p99": round(ordered[rank], 4),
+        "min": round(ordered[0], 4),
+        "max": round(ordered[-1], 4),
+        "values": [round(v, 4) for v in values],
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Say what the figures were taken on."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    return {
+        "python": platform.python_version(),
+        "java": java[0] if java else "",
+        "cores": os.cpu_count(),
+        "load_average_at_start": os.getloadavg()[0],
+        **{name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow")},
+    }
+
+
+def write_result(name: str, result: dict[str, Any]) -> Path:
+    """Write `build/bench/<name>.json`."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    path = OUTPUT / f"{name}.json"
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    return path

@@ -1,0 +1,22 @@
+"""Calls that happen at once, on the caller's thread: a loop without threads."""
+
+from collections.abc import Callable
+
+from discovery.core.answers import StuckCall
+
+
+class InlineCalls:
+    """See `Calls`; what `work` lets out comes out here."""
+
+    def start(self, key: str, work: Callable[[], None], *, limit_seconds: float) -> bool:
+        """See `Calls.start`."""
+        work()
+        return True
+
+    def overdue(self) -> tuple[StuckCall, ...]:
+        """See `Calls.overdue`: nothing ever is."""
+        return ()
+
+    def running(self, key: str) -> bool:
+        """See `Calls.running`: everything is over when it returns."""
+        return False
