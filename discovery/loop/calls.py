@@ -25,7 +25,7 @@ _numbers = itertools.count()
 class Calls(Protocol):
     """Starts calls for the loop; tests use an inline twin."""
 
-    def start(self, key: str, work: Callable[[], None], *, limit_seconds: float) -> bool:
+    def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
         """Run `work` unless a call with this key is still running or too many are stuck; tell whether it started."""
         ...
 
@@ -64,7 +64,7 @@ class ThreadedCalls:
         """Abandoned threads that have not ended."""
         return len(self._stuck)
 
-    def start(self, key: str, work: Callable[[], None], *, limit_seconds: float) -> bool:
+    def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
         """See `Calls.start`."""
         now = self._clock.monotonic()
         with self._lock:
@@ -92,7 +92,7 @@ class ThreadedCalls:
         with self._lock:
             return key in self._current
 
-    def _run(self, call: _Call, work: Callable[[], None]) -> None:
+    def _run(self, call: _Call, work: Callable[[], object]) -> None:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a worker's death must be heard, not seen on stderr

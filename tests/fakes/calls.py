@@ -8,7 +8,7 @@ from discovery.core.answers import StuckCall
 class InlineCalls:
     """See `Calls`; what `work` lets out comes out here."""
 
-    def start(self, key: str, work: Callable[[], None], *, limit_seconds: float) -> bool:
+    def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
         """See `Calls.start`."""
         work()
         return True

@@ -217,7 +217,7 @@ class DiscoveryMachine(RuleBasedStateMachine):
 
 TestDiscoveryMachine = DiscoveryMachine.TestCase
 TestDiscoveryMachine.settings = settings(
-    max_examples=settings.default.max_examples // 4,  # one example is hundreds of turns
+    max_examples=settings().max_examples // 4,  # one example is hundreds of turns
     stateful_step_count=25,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking hundreds of turns takes minutes
     deadline=None,
