@@ -97,7 +97,12 @@ class ConfluentGateway:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_seconds: float,
     ) -> Mapping[TopicPartition, OffsetAndEpoch]:
-        """See `Gateway.list_offsets`."""
+        """See `Gateway.list_offsets`.
+
+        Leaders come from the client's cache, which only `fetch_metadata` of that topic (or of all) renews in time:
+        librdkafka keeps it for 15 minutes, and calls a new partition "no leader" from it without asking anybody.
+        That is wanted: an answer of a living leader must not wait for a metadata request to a frozen broker.
+        """
         if not partitions:
             return {}
         raw = _raw_spec(spec)

@@ -30,6 +30,8 @@ class Subject(Protocol):
 
     def create_topic(self, topic: str, partitions: int, replication: int = 3) -> None: ...
 
+    def add_partitions(self, topic: str, to: int) -> None: ...
+
     def delete_topic(self, topic: str) -> None: ...
 
     def append(self, topic: str, partition: int, records: int) -> None: ...
@@ -62,6 +64,9 @@ class FakeSubject:
 
     def create_topic(self, topic: str, partitions: int, replication: int = 3) -> None:
         self.cluster.create_topic(topic, partitions, replication=replication)
+
+    def add_partitions(self, topic: str, to: int) -> None:
+        self.cluster.add_partitions(topic, to)
 
     def delete_topic(self, topic: str) -> None:
         self.cluster.delete_topic(topic)
@@ -97,6 +102,10 @@ class MockSubject:
     def create_topic(self, topic: str, partitions: int, replication: int = 3) -> None:
         self.mock.call("topic_create", topic, partitions, replication)
 
+    def add_partitions(self, topic: str, to: int) -> None:
+        self.delete_topic(topic)
+        self.create_topic(topic, to)
+
     def delete_topic(self, topic: str) -> None:
         self.mock.call("topic_delete", topic)
 
@@ -129,6 +138,9 @@ class RealSubject:
 
     def create_topic(self, topic: str, partitions: int, replication: int = 3) -> None:
         self.kafka.create_topic(topic, partitions, replication)
+
+    def add_partitions(self, topic: str, to: int) -> None:
+        self.kafka.add_partitions(topic, to)
 
     def delete_topic(self, topic: str) -> None:
         self.kafka.delete_topic(topic)

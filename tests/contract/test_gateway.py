@@ -121,6 +121,20 @@ def test_given_records_when_offsets_are_asked_then_start_and_end_are_told(subjec
     assert [ends[tp].offset for tp in tps] == [0, 7]
 
 
+def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_told_at_once(
+    subject: Subject, topic_name: str
+) -> None:
+    subject.create_topic(topic_name, 3)
+    with gateway_of(subject) as gateway:
+        settled(gateway, topic_name)
+        gateway.list_offsets(partitions_of(topic_name, 3), LATEST, timeout_seconds=TIMEOUT)
+        subject.add_partitions(topic_name, 6)
+        eventually(lambda: (t := topic_in(gateway, topic_name)) and len(t.partitions) == 6, 10)
+        new = partitions_of(topic_name, 6)[3:]
+        told = gateway.list_offsets(new, LATEST, timeout_seconds=TIMEOUT)
+    assert {tp: o.offset for tp, o in told.items()} == dict.fromkeys(new, 0)
+
+
 def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_and_later_times_are_absent(
     subject: Subject, topic_name: str
 ) -> None:

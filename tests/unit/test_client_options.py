@@ -1,5 +1,6 @@
 """Client options of the JVM, each with its decided fate."""
 
+import contextlib
 import pickle
 
 import pytest
@@ -241,10 +242,8 @@ def test_given_any_user_and_password_when_quoted_then_they_come_back_unchanged(u
 
 @given(text=st.text())
 def test_given_any_text_as_a_login_then_it_is_read_or_refused_in_one_way(text: str) -> None:
-    try:
-        parse_jaas(text, option="o")
-    except ConfigError as error:
-        assert "\n" not in str(error)
+    with contextlib.suppress(ConfigError):
+        assert parse_jaas(text, option="o").module
 
 
 def test_given_secrets_then_no_representation_shows_them() -> None:
@@ -284,7 +283,6 @@ def test_given_a_name_that_is_passed_on_then_librdkafka_knows_it(name: str) -> N
     options: dict[str, object] = {"group.id": "g", "log_level": 0, name: value}
     if name == "fetch.max.bytes":
         options["message.max.bytes"] = "1000"
-    complaint = ""
     assert "No such configuration property" not in _complaint(options)
 
 
