@@ -114,8 +114,9 @@ def test_given_everything_a_list_may_wrongly_hold_when_followed_then_each_is_nam
     kafka_cluster: LocalKafka, follow: FollowTopic, topic_name: str
 ) -> None:
     kafka_cluster.create_topic(topic_name, 1)
+    told = {Garbage.TLS_ALERT: Verdict.TLS_FAILED, Garbage.CLOSE: Verdict.REFUSED}
     with contextlib.ExitStack() as stack:
-        wrong = {stack.enter_context(garbage_speaker(kind)): Verdict.NOT_KAFKA for kind in Garbage}
+        wrong = {stack.enter_context(garbage_speaker(kind)): told.get(kind, Verdict.NOT_KAFKA) for kind in Garbage}
         wrong[stack.enter_context(garbage_speaker(Garbage.SSH, greets=True))] = Verdict.NOT_KAFKA
         wrong[stack.enter_context(accept_and_hang())] = Verdict.SILENT
         wrong[stack.enter_context(black_hole())] = Verdict.SILENT
@@ -123,11 +124,7 @@ def test_given_everything_a_list_may_wrongly_hold_when_followed_then_each_is_nam
         wrong[UNRESOLVABLE] = Verdict.UNRESOLVABLE
         feed = follow(",".join([*wrong, kafka_cluster.address(1)]), topic_name)
         view = _wait(feed, lambda v: all(v.addresses[_address(a)].verdict for a in wrong), 20, "every verdict")
-        found = {address: view.addresses[_address(address)].verdict for address in wrong}
-        # A server that closes without a word is indistinguishable from a broker that is going down.
-        closing = [a for a, verdict in found.items() if verdict is Verdict.SILENT and wrong[a] is Verdict.NOT_KAFKA]
-        assert {**found, **dict.fromkeys(closing, Verdict.NOT_KAFKA)} == wrong
-        assert len(closing) <= 1
+        assert {address: view.addresses[_address(address)].verdict for address in wrong} == wrong
         produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(7))
         view = _wait(feed, lambda v: _end(v, topic_name, 0) == 7, 3, "the new end")
         assert view.state is LoopState.FRESH
@@ -272,8 +269,9 @@ def test_given_added_partitions_and_a_recreated_topic_when_followed_then_both_ar
     kafka_cluster.delete_topic(topic_name)
     kafka_cluster.create_topic(topic_name, 2)
     view = _wait(feed, lambda v: _ends(v, topic_name, 3) == [0, 0, None], 15, "the new topic's ends")
+    # The new topic's offsets are never shown under the old one's name: a planner would take them for the old ones.
+    assert view.partitions[some].topic_id not in {None, before}
     assert {tp.partition for tp in view.partitions} == {0, 1}
-    _wait(feed, lambda v: v.partitions[some].topic_id not in {None, before}, 10, "the new topic id")
 
 
 def test_given_wrong_credentials_when_followed_then_the_verdict_says_so_and_the_broker_is_not_hammered(

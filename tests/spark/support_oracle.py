@@ -1,6 +1,5 @@
 """What a query must have delivered: a producer that remembers every acknowledged record, and the comparison."""
 
-import contextlib
 import threading
 import time
 import uuid
@@ -8,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.support import eventually
 
@@ -102,8 +101,14 @@ class Load:
     def _send(self, number: int) -> None:
         partition = self.partitions[number % len(self.partitions)]
         value = f"{self._name}#{number}"
-        with contextlib.suppress(BufferError):
+        try:
             self._producer.produce(self.topic, value=value, partition=partition, on_delivery=self._note)
+        except BufferError:
+            return
+        except KafkaException as error:
+            # The client learns of an added partition half a second later.
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
 
     def _note(self, error: object, message: Any) -> None:
         if error is not None:
