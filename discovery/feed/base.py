@@ -22,7 +22,7 @@ from discovery.core.model import (
 )
 from discovery.loop.interest import Interest
 
-__all__ = ["AddressReport", "FeedView", "Interest", "OffsetService", "PartitionFeed", "PartitionView"]
+__all__ = ["AddressReport", "FeedView", "Interest", "OffsetService", "PartitionFeed", "PartitionView", "verdicts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,19 @@ class FeedView:
     """What the last cycle concluded."""
     fatal: str | None = None
     """Not None: waiting will not help (wrong cluster, bad credentials); names the remedy."""
+
+
+def verdicts(view: FeedView) -> str:
+    """List each address with its verdict and the reason, on one line.
+
+    Runs: anywhere (pure).
+    """
+    told = [
+        f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
+        + (f" ({report.detail})" if report.detail else "")
+        for address, report in view.addresses.items()
+    ]
+    return "; ".join(told) or "no address was asked yet"
 
 
 class PartitionFeed(Protocol):

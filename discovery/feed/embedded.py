@@ -20,7 +20,7 @@ from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Generation,
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
-from discovery.feed.base import AddressReport, FeedView
+from discovery.feed.base import AddressReport, FeedView, verdicts
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.vet import LibrdkafkaVetter
@@ -102,6 +102,9 @@ class EmbeddedFeed:
         with self._starting:
             if self._cycle is not None:
                 return
+            _close_soon(
+                self._factory(self._bootstrap)
+            )  # options librdkafka refuses are an error now, not silence later
             snapshot = None
             if self._store is not None:
                 self._open_store(self._store)
@@ -171,7 +174,7 @@ class EmbeddedFeed:
         if self._supervisor is not None:
             self._supervisor.stop()
         if self._cycle is not None and self._cycle.gateway is not None:
-            threading.Thread(target=self._cycle.gateway.close, name="kafka-discovery close", daemon=True).start()
+            _close_soon(self._cycle.gateway)
         if self._store is not None:
             self._store.close()
 
@@ -268,17 +271,12 @@ class EmbeddedFeed:
         return {tp: answer.offset for tp, answer in told.items()}
 
     def _unreachable(self, what: str) -> KafkaUnreachableError:
-        return KafkaUnreachableError(f"{what}; {verdict_table(self.view())}")
+        return KafkaUnreachableError(f"{what}; {verdicts(self.view())}")
 
 
-def verdict_table(view: FeedView) -> str:
-    """Write one line per address: what we think of it and why."""
-    rows = [
-        f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
-        + (f" ({report.detail})" if report.detail else "")
-        for address, report in view.addresses.items()
-    ]
-    return "addresses:\n  " + "\n  ".join(rows)
+def _close_soon(gateway: Gateway) -> None:
+    """Close on a thread of its own: closing may wait for a slow resolver."""
+    threading.Thread(target=gateway.close, name="kafka-discovery close", daemon=True).start()
 
 
 def _spec(value: int, *, by_timestamp: bool) -> OffsetSpec:

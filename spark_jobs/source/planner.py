@@ -7,14 +7,14 @@ from typing import Any
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
 from discovery.core.model import BrokerAddress, TopicId, TopicPartition
-from discovery.feed.base import FeedView, PartitionFeed
+from discovery.feed.base import FeedView, PartitionFeed, verdicts
 from spark_jobs.source.follow import follows
 from spark_jobs.source.losses import Loss, LossKind, find_losses, summarize
 from spark_jobs.source.offsets import Offsets, OffsetsJson, parse_offsets, same_or, to_json
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import Limits, describe, plan_end, unfinished
-from spark_jobs.source.start import explain, first_offsets, is_living, is_settled, is_usable, verdicts
+from spark_jobs.source.start import explain, first_offsets, is_living, is_settled, is_usable
 
 _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import LoopState, TopicPartition, Verdict
-from discovery.feed.base import FeedView, Interest, PartitionView
+from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 from spark_jobs.source.options import mismatch
 
@@ -93,16 +93,3 @@ def explain(view: FeedView, interest: Interest) -> str:
     if absent:
         return f"assign names partitions that do not exist: {', '.join(map(str, absent))}"
     return f"no topic matches {interest.pattern or ', '.join(interest.topics)!r}"
-
-
-def verdicts(view: FeedView) -> str:
-    """List each address with its verdict on one line.
-
-    Runs: anywhere (pure).
-    """
-    told = [
-        f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
-        + (f" ({report.detail})" if report.detail else "")
-        for address, report in view.addresses.items()
-    ]
-    return "; ".join(told) or "no address was asked yet"
