@@ -44,3 +44,11 @@ test: check ## Everything above, then real brokers and real Spark
 .PHONY: demo
 demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)
 	@$(BIN)/kafka-discovery demo
+
+.PHONY: test-long
+test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
+	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property
+
+.PHONY: bench-core
+bench-core: setup ## The figures of the README, Spark's own source beside ours (20 minutes)
+	$(BIN)/python -m benchmarks.core
