@@ -64,6 +64,8 @@ class TopicIdsAnswer:
     """Topic ids by name; a topic that is missing is unknown, not gone."""
 
     topic_ids: Mapping[TopicName, TopicId]
+    asked_at: float = float("-inf")
+    """Monotonic; an id asked for before a doubt arose does not settle it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from discovery.core import doubt
 from discovery.core.answers import (
     Answer,
     MetadataAnswer,
@@ -136,7 +137,11 @@ def _take(turn: _Turn, answer: Answer) -> None:
         case MetadataFailure():
             _on_metadata_failure(turn, answer)
         case TopicIdsAnswer():
-            turn.state = replace(turn.state, topic_ids={**turn.state.topic_ids, **answer.topic_ids})
+            turn.state = replace(
+                turn.state,
+                topic_ids={**turn.state.topic_ids, **answer.topic_ids},
+                doubts=doubt.answered(turn.state.doubts, answer),
+            )
         case OffsetsAnswer():
             _on_offsets(turn, answer)
         case StuckCall():
@@ -269,7 +274,14 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         confirmed_wall=old.confirmed_wall if old else 0.0,
     )
     _learn(turn, brokers)
-    turn.state = replace(turn.state, confirmed_at=turn.now, metadata_failures=0, absences=merged.absences)
+    returned = [topic.name for topic in answer.topics if topic.name in turn.state.absences]
+    turn.state = replace(
+        turn.state,
+        confirmed_at=turn.now,
+        metadata_failures=0,
+        absences=merged.absences,
+        doubts=doubt.raised(doubt.settled(turn.state.doubts, now=turn.now), returned, now=turn.now),
+    )
     _serve(turn, old, content)
 
 

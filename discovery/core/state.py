@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from discovery.core.doubt import Doubt
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -80,6 +81,8 @@ class State:
     absences: Mapping[TopicName, Absence] = field(default_factory=dict)
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
     """Ids told since the last metadata answer that used them."""
+    doubts: Mapping[TopicName, Doubt] = field(default_factory=dict)
+    """Topics that may have been made anew: see `doubt.py`."""
     metadata_failures: int = 0
     """In a row."""
     client_built: bool = False

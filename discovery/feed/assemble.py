@@ -64,7 +64,8 @@ class Assembler:
     @staticmethod
     def _shape_of(state: State) -> _Shape:
         generation = state.snapshot.generation if state.snapshot else None
-        return (generation, *((address, known.verdict) for address, known in state.addresses.items()))
+        verdicts = ((address, known.verdict) for address, known in state.addresses.items())
+        return (generation, *state.doubts, *verdicts)
 
     def _followed(self, state: State) -> list[tuple[TopicPartition, tuple[TopicMetadata, PartitionMetadata]]]:
         if state.snapshot is None:
@@ -91,6 +92,8 @@ class Assembler:
         since, why = book.unanswered.get(tp, (None, None))
         if topic.name in state.snapshot.tombstones:
             reason: str | None = "its topic is gone"
+        elif topic.name in state.doubts:
+            reason = "its topic may have been made anew: its id is being asked"
         else:
             reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
         leader = state.snapshot.broker(metadata.leader_id)

@@ -6,7 +6,8 @@ Everything here runs on one thread, the loop's; workers only put answers into th
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -22,6 +23,7 @@ from discovery.core.backoff import fraction_of
 from discovery.core.clock import Clock
 from discovery.core.decide import Announce, Decision, Instruction, Persist, Publish, RebuildClient, decide
 from discovery.core.diff import Event, EventKind
+from discovery.core.doubt import raised, went_back
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, Snapshot, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
@@ -125,6 +127,7 @@ class Cycle:
         now = clock.monotonic()
         spread = fraction_of(state.salt, "grid", 0) * 0.1
         self._metadata = _Rhythm(policy.topics_interval_seconds, now)
+        self._ids_asked_at = float("-inf")
         self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
 
     @property
@@ -199,9 +202,14 @@ class Cycle:
                 self._topic_ids.next_at = now  # a new id would explain it
         for answer in answers:
             if isinstance(answer, OffsetsAnswer):
+                self._doubt(went_back(self._book, answer), now)
                 self._book = self._book.told(answer, now=now)
                 self._schedule.answered(answer.leader_id, ok=bool(answer.offsets))
         return events
+
+    def _doubt(self, topics: frozenset[TopicName], now: float) -> None:
+        if topics:
+            self._state = replace(self._state, doubts=raised(self._state.doubts, topics, now=now))
 
     def _perform(self, instructions: tuple[Instruction, ...]) -> None:
         for instruction in instructions:
@@ -232,10 +240,17 @@ class Cycle:
             self._start(
                 "metadata", lambda: self._metadata_answer(gateway, serial), 2 * self._policy.request_timeout_seconds
             )
-        if self._state.snapshot is not None and self._state.snapshot.topics and self._topic_ids.take(now):
-            self._start("topic ids", lambda: self._topic_ids_answer(gateway, serial), self._policy.api_timeout_seconds)
+        if self._state.snapshot is not None and self._state.snapshot.topics and self._ids_due(now):
+            work = partial(self._topic_ids_answer, gateway, serial, now)
+            if self._start("topic ids", work, self._policy.api_timeout_seconds):
+                self._ids_asked_at = now
         for ask in self._schedule.due(self.leaders(), self._book, self._state, now):
             self._ask_leader(gateway, serial, ask, now)
+
+    def _ids_due(self, now: float) -> bool:
+        doubted = any(not doubt.id_told for doubt in self._state.doubts.values())
+        soon = doubted and now - self._ids_asked_at >= self._policy.topics_interval_seconds
+        return self._topic_ids.take(now) or soon
 
     def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
         return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)
@@ -280,7 +295,7 @@ class Cycle:
             return MetadataFailure(kind=error.kind, detail=error.detail)
         return self._interest.filtered(told)
 
-    def _topic_ids_answer(self, gateway: Gateway, serial: int) -> None:
+    def _topic_ids_answer(self, gateway: Gateway, serial: int, asked_at: float) -> None:
         snapshot = self._state.snapshot
         names = tuple(snapshot.topics) if snapshot else ()
         try:
@@ -290,7 +305,7 @@ class Cycle:
                 raise
             _log.debug("topic_ids_unknown", error=error.detail)  # unknown is never a blocker
             return
-        self.inbox.put((serial, TopicIdsAnswer(topic_ids=ids)))
+        self.inbox.put((serial, TopicIdsAnswer(topic_ids=ids, asked_at=asked_at)))
 
     def _ask_leader(self, gateway: Gateway, serial: int, ask: LeaderAsk, now: float) -> None:
         def work() -> None:
