@@ -35,7 +35,7 @@ KNOWN = (
     "groupIdPrefix",
     "fetchEngine",
 )
-_NOT_YET = {
+NOT_YET = {
     "startingTimestamp": "use startingOffsets",
     "startingOffsetsByTimestamp": "use startingOffsets",
     "startingOffsetsByTimestampStrategy": "use startingOffsets",
@@ -125,7 +125,7 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse(raw: str) -> str:
-    for name, remedy in _NOT_YET.items():
+    for name, remedy in NOT_YET.items():
         if name.lower() == raw.lower():
             raise ConfigError(f"{name}: this option of the native source is not supported here; {remedy}")
     candidates = {name.lower(): name for name in (*KNOWN, BOOTSTRAP)}

@@ -1,0 +1,26 @@
+from pathlib import Path
+
+from spark_jobs.source.options import parse_options
+from spark_jobs.source.reference import ROWS, page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_given_the_options_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
+    assert (ROOT / "docs/reference/options.md").read_text() == page()
+
+
+def test_given_each_default_in_the_page_when_written_out_then_it_means_the_same_as_leaving_it_out() -> None:
+    least = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t"}
+    texts = {
+        "startingOffsets",
+        "failOnDataLoss",
+        "includeHeaders",
+        "groupIdPrefix",
+        "onParked",
+        "startupTimeout",
+        "fetchEngine",
+    }
+    spelled = {row.name: row.default for row in ROWS if row.name in texts}
+    assert len(spelled) == len(texts)
+    assert parse_options(least | spelled) == parse_options(least)
