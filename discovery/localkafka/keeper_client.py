@@ -1,5 +1,6 @@
 """Starts a keeper and speaks to one."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,11 +16,13 @@ from typing import Any
 
 import discovery
 from discovery.core.errors import StateError
+from discovery.localkafka.admin import wait_until
 from discovery.localkafka.processes import ProcessIdentity
 
 _LONGEST_SOCKET_PATH = 100
 """The system's limit is 104 to 108 bytes."""
 _START_SECONDS = 20.0
+_END_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,26 @@ def start_keeper(folder: Path, socket_path: str, *, inherited: Sequence[int] = (
             raise StateError(f"the keeper did not start: {log.read_text(errors='replace').strip()[-300:]}")
         time.sleep(0.02)
     return keeper
+
+
+def end_keeper(client: KeeperClient, keeper: "subprocess.Popen[bytes] | None") -> None:
+    """End a keeper and all it keeps; `keeper` where this process started it. Blocks about 1 s, <= 30 s."""
+    with contextlib.suppress(StateError):
+        client.stop()
+    if keeper is None:
+        wait_until(
+            lambda: not Path(client.socket_path).exists(),
+            deadline_seconds=_END_SECONDS,
+            otherwise=lambda: "the keeper did not end",
+        )
+        return
+    if keeper.stdin:
+        keeper.stdin.close()  # also ends a keeper that did not answer
+    try:
+        keeper.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
 
 
 def _answers(socket_path: str) -> bool:

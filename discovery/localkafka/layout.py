@@ -8,48 +8,18 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
 
 from discovery.core.errors import ConfigError, StateError
 from discovery.localkafka import properties
 from discovery.localkafka.keeper import MARKER_FILE, PROCESSES_FILE
 from discovery.localkafka.keeper_client import read_children
 from discovery.localkafka.processes import ProcessIdentity, is_running, send_signal
-from discovery.localkafka.properties import HOST, ClusterSettings
+from discovery.localkafka.record import ClusterRecord
 
 CLUSTER_FILE = "cluster.json"
 CONTROLLER = "controller"
 _END_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord:
-    """What another process needs to work with a running cluster."""
-
-    cluster_id: str
-    settings: ClusterSettings
-    ports: Mapping[str, int] = field(default_factory=dict)
-    """By process name: `controller` and broker ids as text."""
-    socket_path: str = ""
-    admin_password: str = ""
-
-    def address(self, name: str) -> str:
-        """Return `host:port` of a process."""
-        return f"{HOST}:{self.ports[name]}"
-
-    def to_json(self) -> str:
-        """Write it down."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read it back; raises ValueError, KeyError or TypeError for anything else."""
-        saved = json.loads(text)
-        settings = saved["settings"]
-        settings["jvm_options"] = tuple(settings["jvm_options"])
-        return cls(**{**saved, "settings": ClusterSettings(**settings)})
 
 
 class ClusterFolder:
@@ -123,6 +93,13 @@ class ClusterFolder:
         """Delete the folder if it is marked as ours."""
         if (self.path / MARKER_FILE).is_file():
             shutil.rmtree(self.path, ignore_errors=True)
+
+    def write_all(self, record: ClusterRecord) -> None:
+        """Write the configuration of every process, then what other processes need."""
+        self.write_controller(record)
+        for broker_id in record.settings.broker_ids:
+            self.write_broker(record, broker_id)
+        self.save(record)
 
     def write_controller(self, record: ClusterRecord) -> None:
         """Write the controller's configuration."""

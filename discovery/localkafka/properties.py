@@ -11,6 +11,7 @@ CONTROLLER_ID = 1000
 HOST = "127.0.0.1"
 MOST_BROKERS = 48
 ADMIN_USER = "kafka-discovery-admin"
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 LOG4J = """\
 # Warnings and errors to stdout, which the keeper writes to one file per process.
@@ -76,6 +77,16 @@ class ClusterSettings:
         """All ids, 1..n."""
         return tuple(range(1, self.brokers + 1))
 
+    def process_name(self, broker_id: int) -> str:
+        """Name the process of a broker.
+
+        Raises:
+            ConfigError: there is no such broker.
+        """
+        if broker_id not in self.broker_ids:
+            raise ConfigError(f"broker {broker_id} does not exist here; choose from 1..{self.brokers}")
+        return str(broker_id)
+
     def rack_of(self, broker_id: int) -> str:
         """Name the rack of a broker."""
         per_rack = -(-self.brokers // self.racks)
@@ -128,8 +139,7 @@ def broker_properties(
 def _sasl(users: Mapping[str, str], admin_password: str) -> dict[str, str]:
     known = {**users, ADMIN_USER: admin_password}
     entries = " ".join(f'user_{name}="{password}"' for name, password in known.items())
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    login = f'{module} required username="{ADMIN_USER}" password="{admin_password}" {entries};'
+    login = f'{PLAIN_LOGIN} required username="{ADMIN_USER}" password="{admin_password}" {entries};'
     return {
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",

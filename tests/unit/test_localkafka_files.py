@@ -16,10 +16,11 @@ from discovery.localkafka import jars
 from discovery.localkafka.folders import cache_folder, cluster_folder
 from discovery.localkafka.jars import KAFKA, NATIVE_CONNECTOR, DownloadError, ensure, explain, parse_checksums, verify
 from discovery.localkafka.keeper import MARKER_FILE, PROCESSES_FILE
-from discovery.localkafka.layout import ClusterFolder, ClusterRecord, held
+from discovery.localkafka.layout import ClusterFolder, held
 from discovery.localkafka.ports import reserve_ports
 from discovery.localkafka.processes import identify, is_running, resident_bytes, send_signal
 from discovery.localkafka.properties import ClusterSettings
+from discovery.localkafka.record import ClusterRecord
 
 
 @pytest.fixture
