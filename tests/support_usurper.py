@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.layout import ClusterFolder
@@ -18,3 +19,8 @@ class Usurper(LocalKafka):
     def _start_keeper(self, folder: ClusterFolder, locks: Sequence[int]) -> None:
         super()._start_keeper(folder, locks)
         self._record = replace(self._record, ports={**self._record.ports, "1": self._port})
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        assert self.address(1).endswith(f":{self._port}"), "the address was taken by somebody else"
+        return self
