@@ -168,8 +168,8 @@ def _producer_options(bootstrap_servers: str) -> dict[str, str | int | bool]:
         "acks": "all",
         "enable.idempotence": True,
         "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
-        # Small requests to many partitions would cost the brokers more than the records in them.
-        "linger.ms": 50,
+        # Each request wakes the followers of its partitions: many small ones would cost more than the records in them.
+        "linger.ms": 200,
         # A new partition would be seen after five minutes otherwise.
         "topic.metadata.refresh.interval.ms": 500,
         "socket.connection.setup.timeout.ms": 2000,

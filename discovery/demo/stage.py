@@ -20,8 +20,12 @@ from discovery.localkafka.properties import ClusterSettings
 _RATE_WINDOW_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 _METADATA_SECONDS = 10.0
-_JOB_JVM = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A demo lives for minutes and shares two cores with all brokers: no time to earn back an optimising compiler."""
+_JOB_SETTINGS = (
+    # A demo lives for minutes and may share two cores with all brokers: no time to earn back an optimising compiler,
+    # no use for parallel state.
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions=1",
+)
 
 
 class StepFailedError(DiscoveryError):
@@ -74,8 +78,9 @@ class TopicRun:
         arguments = ["--bootstrap-servers", bootstrap_servers, "--topic", self.topic]
         arguments += ["--output", f"sqlite:///{self.database}", "--checkpoint", str(self._file("checkpoint"))]
         arguments += ["--source-id", f"demo-{self.topic}", "--state-dir", str(self._file("state"))]
-        arguments += ["--progress-file", str(self._file("job-progress.jsonl")), "--trigger-interval", "200ms"]
-        arguments += ["--conf", _JOB_JVM, *options]
+        arguments += ["--progress-file", str(self._file("job-progress.jsonl")), "--trigger-interval", "500ms"]
+        arguments += [word for setting in _JOB_SETTINGS for word in ("--conf", setting)]
+        arguments += options
         self.job_runs += 1
         self.job = Child("spark_jobs.jobs.dau", arguments, name=f"job on {self.topic}", log=self.job_log).start()
         return self.job

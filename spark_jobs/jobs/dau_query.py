@@ -51,6 +51,7 @@ def make_session(options: DauOptions) -> SparkSession:
         if master.startswith("local"):
             builder = (
                 builder.config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.driver.host", "127.0.0.1")
                 .config("spark.sql.shuffle.partitions", str(_MIN_LOCAL_SLOTS))
             )
