@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05
 _FIRST_POLL_ROWS = 500
 _BATCH_BYTES = 16 << 20
 """Messages of one poll, decompressed, held at once; the number of messages per poll follows from their size."""
-_WAITING_AFTER_SECONDS = 1.0
+_WAITING_AFTER_SECONDS = 2.0
 _REPEAT_SECONDS = 10.0
 _CHECK_SECONDS = 2.0
 _FAIL_AFTER_SECONDS = 3.0

@@ -20,8 +20,8 @@ class FetchRange:
 class FetchSettings:
     """How to read. Picklable; compared by value, because consumers are cached by it (the broker list is not in it)."""
 
-    client_options: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka option names; without `bootstrap.servers`."""
+    client_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """librdkafka option names; without `bootstrap.servers`. Passwords are among them, so `repr` leaves it out."""
     include_headers: bool = False
     fail_on_data_loss: bool = True
     batch_rows: int = 10_000

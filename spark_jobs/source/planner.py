@@ -52,7 +52,8 @@ class Planner:
         self._parked: frozenset[TopicPartition] = frozenset()
         self._target: Offsets | None = None
         self._owed: frozenset[TopicPartition] = frozenset()
-        self._acked = self._learned = -1
+        self._acked = -1
+        self._checked: tuple[Any, ...] | None = None
 
     @property
     def available_now(self) -> bool:
@@ -153,20 +154,29 @@ class Planner:
 
     def _plan(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
         self.plans_made += 1
-        view, resets = self._handle_losses(start, view)
-        self._learn(view)
-        limits = Limits(
-            isolation=self._isolation,
-            max_offsets=max_rows,
-            on_parked=self.options.on_parked,
-            target=self._target,
-        )
-        plan = plan_end(start, view.partitions, limits, resets=resets)
+        resets: Offsets = {}
+        if (shape := (view.generation, view.missing_topics)) != self._checked:
+            self._checked = None
+            view, resets, settled = self._handle_losses(start, view)
+            self._checked = shape if settled else None
+            self._learn(view)
+        plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
+        if plan.suspect and not resets:
+            view, resets, _ = self._handle_losses(start, view)
+            plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         self._say_parked(plan.parked)
         end = to_json(plan.end)
         # The next `start` is this end, as a copy: an equal comparison saves parsing it.
         self._parsed = (end, plan.end)
         return end
+
+    def _limits(self, max_rows: int | None) -> Limits:
+        return Limits(
+            isolation=self._isolation,
+            max_offsets=max_rows,
+            on_parked=self.options.on_parked,
+            target=self._target,
+        )
 
     def _parse(self, start: Mapping[str, Any]) -> Offsets:
         if self._parsed is None or self._parsed[0] != start:
@@ -180,9 +190,6 @@ class Planner:
 
     def _learn(self, view: FeedView) -> None:
         """Remember under which id each partition is read; ids change with the generation alone."""
-        if view.generation == self._learned:
-            return
-        self._learned = view.generation
         for tp, partition in view.partitions.items():
             if partition.topic_id is not None:
                 self._topic_ids.setdefault(tp, partition.topic_id)
@@ -222,21 +229,27 @@ class Planner:
         )
         return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)
 
-    def _handle_losses(self, start: Offsets, view: FeedView) -> tuple[FeedView, Offsets]:
-        """Act only on losses that a fresh answer confirms; until then such a partition stays where it is."""
-        if not self._losses(start, view) or self._clock.monotonic() < self._confirm_after:
-            return view, {}
+    def _handle_losses(self, start: Offsets, view: FeedView) -> tuple[FeedView, Offsets, bool]:
+        """Act only on losses that a fresh answer confirms; until then such a partition stays where it is.
+
+        Returns:
+            The newest view, where partitions are set to, and whether nothing is left to confirm.
+        """
+        if not self._losses(start, view):
+            return view, {}, True
+        if self._clock.monotonic() < self._confirm_after:
+            return view, {}, False
         self._confirm_after = self._clock.monotonic() + _CONFIRM_AGAIN_SECONDS
         try:
             view = self.feed.refresh(_CONFIRM_SECONDS)
         except KafkaUnreachableError as error:
             _log.warning("records seem lost, but nobody can confirm it now: %s", error)
-            return view, {}
+            return view, {}, False
         losses = self._losses(start, view)
         self._confirm_after = float("-inf")
         if losses and self.options.fail_on_data_loss:
             raise DataLossError(summarize(losses))
-        return view, self._accept(losses, view)
+        return view, self._accept(losses, view), True
 
     def _accept(self, losses: tuple[Loss, ...], view: FeedView) -> Offsets:
         """Go on behind lost records; returns where partitions are set to."""

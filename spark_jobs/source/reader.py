@@ -84,6 +84,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 feed.start()
             except OSError as error:
                 raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
+            for name, reason in self._options.client.without_effect.items():
+                _log.warning("kafka.%s has no effect here: %s", name, reason)
             self._planner = Planner(feed, self._options)
         return self._planner
 

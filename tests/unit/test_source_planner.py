@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
-from discovery.core.model import LoopState, TopicId, TopicName, TopicPartition, Verdict
+from discovery.core.model import Generation, LoopState, TopicId, TopicName, TopicPartition, Verdict
 from discovery.feed.base import AddressReport, PartitionView
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
@@ -186,7 +186,7 @@ def losing(partition: PartitionView, **options: str) -> tuple[ScriptedFeed, Plan
     feed = feed_with({tp(0): partition_view(0, 20)})
     plan = planner(feed, **options)
     plan.latest_offsets({"t": {"0": 10}}, None)
-    feed.show_partitions({tp(0): partition})
+    feed.show(view_of({tp(0): partition}, generation=Generation(2 if partition.topic_id != "id-1" else 1)))
     return feed, plan
 
 
