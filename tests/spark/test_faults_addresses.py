@@ -122,22 +122,22 @@ def test_given_an_address_of_another_cluster_in_the_list_when_read_then_its_reco
 
 
 def test_given_a_broker_whose_address_goes_to_another_cluster_when_read_then_its_records_never_come(
-    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
 ) -> None:
     breakable.create_topic(topic_name, assignment=replicas((1, 2, 3)))
     with Load(breakable.bootstrap_servers, topic_name, range(3)) as load:
         query = start_query(topic_name)
         query.wait_rows(100)
         breakable.kill([2])
+        # Our own producer must have forgotten the address: librdkafka would write to whatever cluster answers there.
+        breakable.wait_registered([2], registered=False)
+        load.wait_more(300)
         with Usurper(breakable.address(2)) as other:
             other.create_topic(topic_name, 3)
             produce(other.bootstrap_servers, topic_name, *numbered(2000, prefix="foreign-"))
-            eventually(
-                lambda: f"{breakable.address(2)} is foreign cluster" in driver.log(), 30, "the verdict in the log"
-            )
-            load.wait_more(200)
+            load.wait_more(800)
             seen = query.count()
-            query.wait_rows(seen + 100)
+            query.wait_rows(seen + 800)
         load.stop()
         query.wait_rows(len(load.acknowledged))
     query.assert_alive()
