@@ -6,7 +6,6 @@ from typing import Protocol
 
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed
-from discovery.feed.embedded import EmbeddedFeed
 from spark_jobs.source.options import SourceOptions
 
 
@@ -23,6 +22,9 @@ def embedded_feed(options: SourceOptions) -> PartitionFeed:
 
     Runs: Spark's driver-side source runner; no I/O.
     """
+    # Workers import this module with the reader and never run a loop; without it they start 0.1 s sooner.
+    from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415
+
     return EmbeddedFeed(
         bootstrap=options.bootstrap,
         interest=options.interest,

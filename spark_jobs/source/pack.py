@@ -10,7 +10,7 @@ from discovery.fetch import FetchRange
 from spark_jobs.source.offsets import EARLIEST, LATEST
 
 RECORDS_PER_TASK = 10_000
-"""A task costs 55-60 ms of its own (docs/decisions); under this many records another one does not pay."""
+"""A task costs 55-60 ms of its own; under this many records another one does not pay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
