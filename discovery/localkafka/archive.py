@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from discovery.core.errors import DiscoveryError
+from discovery.localkafka.artifacts import KAFKA
 from discovery.localkafka.folders import cache_folder
-from discovery.localkafka.jars import KAFKA, kafka_jars
+from discovery.localkafka.jars import kafka_jars
 from discovery.localkafka.java import java_command, java_version
 
 

@@ -19,7 +19,6 @@ Standard library only: it starts in 50 ms and takes 12 MB.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from discovery.localkafka.processes import identify
+from discovery.localkafka.tied import death_with_parent
 
 PROCESSES_FILE = "processes.json"
 MARKER_FILE = ".kafka-discovery-local-kafka"
@@ -43,7 +43,6 @@ MARKER_FILE = ".kafka-discovery-local-kafka"
 _TICK_SECONDS = 0.25
 _COMMAND_SECONDS = 5.0
 _REAP_SECONDS = 10.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Keeper:
@@ -165,13 +164,6 @@ def _serve_one(keeper: Keeper, listener: socket.socket) -> None:
         client.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _pdeathsig() -> Callable[[], None] | None:
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def _raise_exit(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
@@ -185,7 +177,7 @@ def main(folder: Path, socket_path: str, parent_pid: int) -> None:
     """Keep a cluster; see the module's text. `folder` and the socket's file exist only while this runs."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _raise_exit)
-    keeper = Keeper(folder, die_with_parent=_pdeathsig())
+    keeper = Keeper(folder, die_with_parent=death_with_parent())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
             listener.bind(socket_path)

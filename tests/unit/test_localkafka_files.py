@@ -1,6 +1,5 @@
 import hashlib
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -12,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from discovery.core.errors import ConfigError, StateError
-from discovery.localkafka import jars
+from discovery.localkafka.artifacts import KAFKA, NATIVE_CONNECTOR, parse_checksums
 from discovery.localkafka.folders import cache_folder, cluster_folder
-from discovery.localkafka.jars import KAFKA, NATIVE_CONNECTOR, DownloadError, ensure, explain, parse_checksums, verify
+from discovery.localkafka.ivy import DownloadError, explain
+from discovery.localkafka.jars import ensure, verify
 from discovery.localkafka.keeper import MARKER_FILE, PROCESSES_FILE
 from discovery.localkafka.layout import ClusterFolder, held
 from discovery.localkafka.ports import reserve_ports
@@ -156,6 +156,7 @@ def test_given_the_pinned_content_when_verified_then_it_passes(tmp_path: Path) -
     ("log", "words"),
     [
         ("java.io.IOException: No space left on device", "disk is full"),
+        ("java.io.IOException: File too large", "disk is full"),
         ("Server access error (java.net.UnknownHostException: x)", "did not answer"),
         (":: UNRESOLVED DEPENDENCIES ::", "did not answer"),
         ("something\nodd at last\n\n", "failed: odd at last"),
@@ -180,36 +181,6 @@ def test_given_jars_in_the_cache_when_wanted_then_nothing_is_downloaded(tmp_path
     for name in NATIVE_CONNECTOR.checksums():
         (folder / name).touch()
     assert [jar.parent for jar in ensure(NATIVE_CONNECTOR, cache=tmp_path)] == [folder] * 4
-
-
-# Stands in for the network alone; locks, verification and publication are the real ones.
-def _fake_download(artifacts: jars.ArtifactSet, ivy_cache: Path, scratch: Path, retrieved: Path) -> None:
-    with (ivy_cache.parent / "downloads").open("a") as count:
-        count.write("one\n")
-    retrieved.mkdir()
-    (retrieved / "x.jar").write_bytes(b"good")
-
-
-def _ensure_in_child(artifacts: jars.ArtifactSet, cache: Path) -> None:
-    jars._run_ivy = _fake_download
-    ensure(artifacts, cache=cache)
-
-
-def test_given_two_processes_when_both_want_jars_then_one_downloads(
-    tmp_path: Path,
-) -> None:
-    pins = tmp_path / "pins.txt"
-    pins.write_text(f"{hashlib.sha256(b'good').hexdigest()}  x.jar\n")
-    artifacts = replace(NATIVE_CONNECTOR, checksum_file=str(pins), folder_name="set-1")
-    spawn = multiprocessing.get_context("spawn")
-    children = [spawn.Process(target=_ensure_in_child, args=(artifacts, tmp_path)) for _ in range(2)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-    assert [child.exitcode for child in children] == [0, 0]
-    assert (tmp_path / "jars" / "downloads").read_text() == "one\n"
-    assert sorted(p.name for p in (tmp_path / "jars").iterdir()) == ["downloads", "set-1", "set-1.lock"]
 
 
 def test_given_a_relative_xdg_value_when_folders_are_asked_for_then_it_is_ignored(

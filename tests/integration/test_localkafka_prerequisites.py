@@ -1,0 +1,212 @@
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from discovery.localkafka.artifacts import ArtifactSet
+from discovery.localkafka.ivy import DownloadError
+from discovery.localkafka.jars import ensure
+from discovery.localkafka.processes import identify, is_running
+from tests.support import eventually
+from tests.support_downloads import DownloadServer, artifacts_with, serving
+
+COMMAND = [sys.executable, "-c", "from discovery.cli import main; main()", "local-kafka"]
+CONTENT = random.Random(1).randbytes(300_000)
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment with an empty cache, no clusters and no Java settings."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "JAVA_TOOL_OPTIONS"}}
+    return {**kept, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DownloadServer]:
+    """A download server that every Ivy of this test uses, and no other."""
+    with serving(CONTENT) as started:
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", started.java_options(tmp_path / "settings"))
+        yield started
+
+
+@pytest.fixture
+def pinned(tmp_path: Path) -> ArtifactSet:
+    """The module as it should be."""
+    return artifacts_with(CONTENT, tmp_path / "pins.txt")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 100 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(disk)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may make a small disk; the next test limits the size of files instead")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def _up(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, "up", "--brokers", "1"], env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def _complaint(told: "subprocess.CompletedProcess[str]", exit_code: int) -> str:
+    """Return the one line that a failed command said."""
+    assert told.returncode == exit_code, told.stderr
+    assert "Traceback" not in told.stderr
+    assert told.stdout == ""
+    lines = [line for line in told.stderr.splitlines() if line.startswith("kafka-discovery: ")]
+    assert len(lines) == 1, told.stderr
+    assert told.stderr.splitlines()[-1] == lines[0]
+    return lines[0]
+
+
+def _in_cache(cache: Path) -> list[str]:
+    return sorted(path.name for path in (cache / "jars").iterdir())
+
+
+def _ensure(artifacts: ArtifactSet, cache: Path) -> None:
+    ensure(artifacts, cache=cache)
+
+
+def _ensure_with_small_files(artifacts: ArtifactSet, cache: Path, said: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    try:
+        ensure(artifacts, cache=cache)
+    except DownloadError as error:
+        said.write_text(str(error))
+
+
+def test_given_no_java_when_a_cluster_is_wanted_then_one_line_says_what_to_install(
+    tmp_path: Path, home: dict[str, str]
+) -> None:
+    said = _complaint(_up({**home, "PATH": str(tmp_path)}), 2)
+    assert "Java is missing: install a Java 17 runtime" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [('openjdk version "11.0.22" 2024-01-16', "Java 11 at"), ("Segmentation fault", "Java of unknown version at")],
+)
+def test_given_another_java_when_a_cluster_is_wanted_then_one_line_names_it_and_the_limit(
+    tmp_path: Path, home: dict[str, str], version: str, words: str
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
+    java.chmod(0o755)
+    said = _complaint(_up({**home, "PATH": f"{tmp_path}{os.pathsep}{home['PATH']}"}), 2)
+    assert words in said
+    assert f"{java} is too old: Kafka needs Java 17 or newer" in said
+
+
+def test_given_no_network_when_the_jars_are_wanted_then_one_line_says_so_and_nothing_is_installed(
+    tmp_path: Path, home: dict[str, str]
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        port = nobody.getsockname()[1]
+        proxies = [f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}" for scheme in ("http", "https")]
+        empty = [f"-Divy.{kind}.default.root={tmp_path / 'none'}" for kind in ("local", "shared")]
+        said = _complaint(_up({**home, "JAVA_TOOL_OPTIONS": " ".join(proxies + empty)}), 1)
+    assert "the download server did not answer" in said
+    assert "check the network and proxy" in said
+    assert "kafka-4.1.0" not in _in_cache(tmp_path / "cache" / "kafka-discovery")
+
+
+def test_given_a_server_when_jars_are_wanted_twice_then_they_are_verified_published_and_downloaded_once(
+    tmp_path: Path, server: DownloadServer, pinned: ArtifactSet
+) -> None:
+    for _ in range(2):
+        (jar,) = ensure(pinned, cache=tmp_path / "cache")
+    assert jar.read_bytes() == CONTENT
+    assert _in_cache(tmp_path / "cache") == ["x-1", "x-1.lock"]
+    assert server.downloads == 1
+
+
+def test_given_two_processes_when_both_want_jars_then_one_downloads(
+    tmp_path: Path, server: DownloadServer, pinned: ArtifactSet
+) -> None:
+    children = [SPAWN.Process(target=_ensure, args=(pinned, tmp_path / "cache")) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(120)
+    assert [child.exitcode for child in children] == [0, 0]
+    assert server.downloads == 1
+
+
+def test_given_a_server_with_other_content_when_jars_are_wanted_then_none_is_kept_and_a_good_server_mends_it(
+    tmp_path: Path, server: DownloadServer, pinned: ArtifactSet
+) -> None:
+    server.content = CONTENT[:-1] + b"?"
+    with pytest.raises(DownloadError, match=r"checksum mismatch: x-1\.jar .* nothing was installed"):
+        ensure(pinned, cache=tmp_path / "cache")
+    assert _in_cache(tmp_path / "cache") == ["x-1.lock"]
+    server.content = CONTENT
+    (jar,) = ensure(pinned, cache=tmp_path / "cache")
+    assert jar.read_bytes() == CONTENT
+
+
+def test_given_a_full_disk_when_jars_are_wanted_then_the_remedy_is_named_and_nothing_is_installed(
+    small_disk: Path, server: DownloadServer, pinned: ArtifactSet
+) -> None:
+    with pytest.raises(DownloadError, match=r"Module X: the disk is full; free 150 MB .* XDG_CACHE_HOME"):
+        ensure(pinned, cache=small_disk)
+    assert "x-1" not in _in_cache(small_disk)
+
+
+def test_given_files_that_may_not_grow_when_jars_are_wanted_then_the_remedy_is_named_and_nothing_is_installed(
+    tmp_path: Path, server: DownloadServer, pinned: ArtifactSet
+) -> None:
+    said = tmp_path / "said.txt"
+    child = SPAWN.Process(target=_ensure_with_small_files, args=(pinned, tmp_path / "cache", said))
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0
+    assert said.read_text().startswith("Module X: the disk is full; free 150 MB")
+    assert "x-1" not in _in_cache(tmp_path / "cache")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_given_a_download_half_way_when_its_process_is_killed_then_no_later_start_trusts_what_it_left(
+    tmp_path: Path, server: DownloadServer, pinned: ArtifactSet, number: signal.Signals
+) -> None:
+    cache = tmp_path / "cache"
+    server.flowing.clear()
+    child = SPAWN.Process(target=_ensure, args=(pinned, cache))
+    child.start()
+    try:
+        assert child.pid
+        assert server.half_way.wait(60)
+        jvms = [found for pid in _children_of(child.pid) if (found := identify(pid))]
+        os.kill(child.pid, number)
+    finally:
+        child.join(30)
+    assert jvms
+    eventually(lambda: not any(map(is_running, jvms)), 15, "the end of Ivy's JVM")
+    left = _in_cache(cache)
+    assert "x-1" not in left
+    assert len(left) > 1  # a lock alone would be no trace of the interruption
+    server.flowing.set()
+    (jar,) = ensure(pinned, cache=cache)
+    assert jar.read_bytes() == CONTENT
+    assert _in_cache(cache) == ["x-1", "x-1.lock"]
+
+
+def _children_of(pid: int) -> list[int]:
+    shown = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in shown.stdout.split()]
