@@ -1,5 +1,6 @@
 """Turns what was recorded into figures, once the demo is over."""
 
+import os
 from collections.abc import Sequence
 
 from discovery.demo.measure import (
@@ -58,6 +59,7 @@ def collect(
         single_named=scenario.single_named,
         single_flowing_seconds=_between(scenario.single_started_wall, scenario.single_flowing_wall),
         single_returned_seconds=_between(scenario.returned_wall, scenario.single_complete_wall),
+        load_average=os.getloadavg()[1],
         demo_seconds=demo_seconds,
         download_seconds=download_seconds,
     )

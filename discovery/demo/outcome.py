@@ -49,6 +49,8 @@ class Figures:
     """Process start until all records of the partitions that live were counted."""
     single_returned_seconds: float | None = None
     """The dead brokers' return until the parked records were counted too."""
+    load_average: float = 0.0
+    """Processes that ran or waited for a processor, over the last five minutes: how crowded the machine was."""
     demo_seconds: float = 0.0
     download_seconds: float = 0.0
 

@@ -91,7 +91,10 @@ def to_html(outcome: Outcome, picture: str) -> str:
             for g in outcome.goals
         ),
         log=_log(outcome),
-        machine=escape(f"{os.cpu_count()} processor cores, {figures.brokers} brokers, a generator and Spark"),
+        machine=escape(
+            f"{figures.brokers} brokers, a generator and Spark on {os.cpu_count()} processor cores, for which"
+            f" {figures.load_average:.1f} processes ran or waited on average"
+        ),
         made=escape(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}"),
     )
 
