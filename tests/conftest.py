@@ -1,19 +1,25 @@
-"""Fixtures of every test, and the check that a test leaves no thread and no broker behind."""
+"""Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker."""
 
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests import leftovers
 from tests.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
 from tests.support import eventually
 
 __all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch for processes that this session leaves behind."""
+    config.pluginmanager.register(leftovers)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a non-daemon thread; broker processes cannot outlive their keeper."""
+    """Fail a test that leaves a non-daemon thread; `leftovers` looks for processes when the session ends."""
     before = set(threading.enumerate())
     yield
     eventually(lambda: not _strangers(before), 5, f"the end of threads left behind ({_strangers(before)})")
