@@ -11,7 +11,7 @@ from discovery.core.errors import DiscoveryError
 from discovery.demo.measure import first_batch_after, first_seen_wall
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
-from discovery.demo.stage import Stage, TopicRun, lag
+from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
 from discovery.demo.story import listed
 from discovery.demo.view import View
 
@@ -21,6 +21,9 @@ _PLANNED_SECONDS = 150.0
 """In so much time the simulated days pass."""
 _SAMPLE_SECONDS = 0.25
 _FIRST_ROW_SECONDS = 120.0
+_SETTLE_SECONDS = 45.0
+_SETTLED_SECONDS, _SETTLED_BATCHES = 2.0, 5
+"""The job keeps up when it is at most so far behind, after so many batches."""
 _NEW_PARTITION_SECONDS = 20.0
 _DRAIN_SECONDS = 90.0
 _SINGLE_SECONDS = 120.0
@@ -135,7 +138,18 @@ class Scenario:
         self._mark(Moment.STARTED, f"The job runs and knows all {s.brokers} brokers.", "job runs")
 
     def _steady(self) -> None:
-        self._stage.watch(self._settings.steady_seconds)
+        """Let the job warm up: what follows is about brokers, not about a Java machine's first minutes."""
+        stage, enough = self._stage, self._settings.rate * _SETTLED_SECONDS
+        with contextlib.suppress(StepFailedError):
+            stage.wait_until(
+                lambda: (
+                    len(stage.main.history().batches) >= _SETTLED_BATCHES
+                    and lag(stage.main.produced().end_offsets, stage.main.history().end_offsets) <= enough
+                ),
+                deadline_seconds=_SETTLE_SECONDS,
+                otherwise="the job still catches up",
+            )
+        stage.watch(self._settings.steady_seconds)
 
     def _grow(self) -> None:
         s, stage = self._settings, self._stage
