@@ -43,6 +43,10 @@ TRANSIENT = frozenset(
         KafkaError._WAIT_CACHE,
         KafkaError._PURGE_QUEUE,
         KafkaError._DESTROY,
+        # The asked broker left the cluster, or changed its address, while its answer was awaited.
+        KafkaError._DESTROY_BROKER,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._NODE_UPDATE,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.REQUEST_TIMED_OUT,

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from discovery.config.logs import configure_logging
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed
 from spark_jobs.source.options import SourceOptions
@@ -22,6 +23,8 @@ def embedded_feed(options: SourceOptions) -> PartitionFeed:
 
     Runs: Spark's driver-side source runner; no I/O.
     """
+    # Without it a traceback would show local variables, and those hold client options: passwords.
+    configure_logging(as_json=False)
     # Workers import this module with the reader and never run a loop; without it they start 0.1 s sooner.
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415
 

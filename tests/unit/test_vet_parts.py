@@ -48,6 +48,7 @@ def metadata(*topics: SimpleNamespace, brokers: int = 2) -> Any:
         (TIMED_OUT, FailureKind.TRANSIENT),
         (codes.TRANSPORT, FailureKind.TRANSIENT),
         (KafkaError.LEADER_NOT_AVAILABLE, FailureKind.TRANSIENT),
+        (KafkaError._DESTROY_BROKER, FailureKind.TRANSIENT),
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, FailureKind.TRANSIENT),
         (codes.LOGIN, FailureKind.AUTH),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, FailureKind.AUTH),
