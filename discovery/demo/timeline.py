@@ -25,14 +25,15 @@ _GRAVE = (Moment.KILLED, Moment.FROZEN, Moment.STOPPED)
 
 STYLE = """
 .kd-bg{fill:#ffffff}.kd-frame{fill:#f6f8fa}.kd-grid{stroke:#d8dee4;stroke-width:1}
-.kd-text{font:12px system-ui,"DejaVu Sans",sans-serif;fill:#57606a}.kd-title{font-weight:600;fill:#24292f}
+.kd-text{font:12px system-ui,"DejaVu Sans",sans-serif;fill:#57606a}
+.kd-title{font-weight:600;fill:#24292f;stroke:#ffffff;stroke-width:5px;paint-order:stroke}
 .kd-rows{fill:#2f6fde;fill-opacity:.85}.kd-lag{fill:#b7791f;fill-opacity:.75}
 .kd-alive{fill:#2da44e;fill-opacity:.8}.kd-frozen{fill:#54aeff;fill-opacity:.9}.kd-dead{fill:#cf222e;fill-opacity:.85}
 .kd-parts{fill:none;stroke:#8250df;stroke-width:2.5}
 .kd-mark{stroke:#57606a;stroke-width:1;stroke-dasharray:3 3}.kd-mark-grave{stroke:#cf222e;stroke-width:1.2}
 .kd-label{font:600 11.5px system-ui,"DejaVu Sans",sans-serif;fill:#24292f}.kd-label-grave{fill:#cf222e}
 @media (prefers-color-scheme:dark){
-.kd-bg{fill:#0d1117}.kd-frame{fill:#161b22}.kd-grid{stroke:#30363d}.kd-text{fill:#9198a1}.kd-title,.kd-label{fill:#e6edf3}
+.kd-bg{fill:#0d1117}.kd-frame{fill:#161b22}.kd-grid{stroke:#30363d}.kd-text{fill:#9198a1}.kd-title,.kd-label{fill:#e6edf3}.kd-title{stroke:#0d1117}
 .kd-rows{fill:#6ea8fe}.kd-lag{fill:#d29922}.kd-alive{fill:#3fb950}.kd-frozen{fill:#79c0ff}.kd-dead{fill:#f85149}
 .kd-parts{stroke:#bc8cff}.kd-mark{stroke:#9198a1}.kd-mark-grave{stroke:#f85149}.kd-label-grave{fill:#f85149}}
 """
@@ -85,12 +86,15 @@ def draw(samples: Sequence[Sample], marks: Sequence[Mark], batches: Sequence[Bat
     labels, label_rows = _labels([mark for mark in marks if mark.label], scale)
     top = _LABELS_TOP + label_rows * _LABEL_ROW + 22
     parts: list[str] = []
+    titles: list[str] = []
     first_top = top
-    for height, strip in ((130, _rows_strip), (90, _lag_strip), (90, _brokers_strip), (80, _partitions_strip)):
+    for height, strip, title in _STRIPS:
         parts.append(strip(samples, batches, scale, top, height))
+        titles.append(f'<text class="kd-text kd-title" x="{_LEFT}" y="{top - 8}">{escape(title)}</text>')
         top += height + _PANEL_GAP
     bottom = top - _PANEL_GAP
     parts += [_time_axis(scale, bottom), _mark_lines([m for m in marks if m.label], scale, first_top, bottom), labels]
+    parts += titles  # last: they are written over the lines
     height_total = bottom + 30
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height_total:.0f}" role="img"'
@@ -127,13 +131,13 @@ def _rows_strip(_: Sequence[Sample], batches: Sequence[Batch], scale: Scale, top
         f' height="{panel.top + panel.height - panel.y(count):.1f}"/>'
         for second, count in sorted(rows.items())
     )
-    return _frame(panel, "Rows in finished batches, per second") + bars
+    return _frame(panel) + bars
 
 
 def _lag_strip(samples: Sequence[Sample], _: Sequence[Batch], scale: Scale, top: float, height: float) -> str:
     panel = Panel(top=top, height=height, most=nice_ceiling(max((s.lag for s in samples), default=1)))
     points = [(scale.x(s.wall), panel.y(s.lag)) for s in samples]
-    return _frame(panel, "Events in Kafka that are not counted yet") + _area(points, panel.top + height, "kd-lag")
+    return _frame(panel) + _area(points, panel.top + height, "kd-lag")
 
 
 def _brokers_strip(samples: Sequence[Sample], _: Sequence[Batch], scale: Scale, top: float, height: float) -> str:
@@ -147,8 +151,7 @@ def _brokers_strip(samples: Sequence[Sample], _: Sequence[Batch], scale: Scale, 
             xs = [scale.x(sample.wall) for sample in samples]
             shapes += _band(xs, [panel.y(v) for v in base], [panel.y(v) for v in upper], f"kd-{css}")
         base = upper
-    legend = "Brokers: alive (green), frozen (blue), dead (red)"
-    return _frame(panel, legend) + shapes
+    return _frame(panel) + shapes
 
 
 def _partitions_strip(samples: Sequence[Sample], _: Sequence[Batch], scale: Scale, top: float, height: float) -> str:
@@ -157,20 +160,17 @@ def _partitions_strip(samples: Sequence[Sample], _: Sequence[Batch], scale: Scal
     for sample in samples:
         x, y = scale.x(sample.wall), panel.y(sample.partitions)
         path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}"
-    return _frame(panel, "Partitions of which rows are counted") + f'<path class="kd-parts" d="{path or "M0 0"}"/>'
+    return _frame(panel) + f'<path class="kd-parts" d="{path or "M0 0"}"/>'
 
 
-def _frame(panel: Panel, title: str) -> str:
+def _frame(panel: Panel) -> str:
     width = WIDTH - _LEFT - _RIGHT
     lines = "".join(
         f'<line class="kd-grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{panel.y(v):.1f}" y2="{panel.y(v):.1f}"/>'
         f'<text class="kd-text" x="{_LEFT - 8}" y="{panel.y(v) + 4:.1f}" text-anchor="end">{v:,.0f}</text>'
         for v in (0, panel.most / 2, panel.most)
     )
-    return (
-        f'<rect class="kd-frame" x="{_LEFT}" y="{panel.top}" width="{width}" height="{panel.height}"/>{lines}'
-        f'<text class="kd-text kd-title" x="{_LEFT}" y="{panel.top - 8}">{escape(title)}</text>'
-    )
+    return f'<rect class="kd-frame" x="{_LEFT}" y="{panel.top}" width="{width}" height="{panel.height}"/>{lines}'
 
 
 def _area(points: Sequence[tuple[float, float]], floor: float, css: str) -> str:
@@ -226,3 +226,12 @@ def _labels(marks: Sequence[Mark], scale: Scale) -> tuple[str, int]:
         y = _LABELS_TOP + row * _LABEL_ROW
         texts += f'<text class="{css}" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(mark.label)}</text>'
     return texts, max(len(row_ends), 1)
+
+
+_STRIPS = (
+    (130, _rows_strip, "Rows in finished batches, per second"),
+    (90, _lag_strip, "Events in Kafka that are not counted yet"),
+    (90, _brokers_strip, "Brokers: alive (green), frozen (blue), dead (red)"),
+    (80, _partitions_strip, "Partitions of which rows are counted"),
+)
+"""From top to bottom: height, what draws it, title."""
