@@ -19,6 +19,7 @@ Standard library only: it starts in 50 ms and takes 12 MB.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -87,6 +88,10 @@ class Keeper:
         self.record()
         return self.processes()
 
+    def hold(self, file: str) -> None:
+        """Share a lock for as long as this process lives: the port of a broker that moved."""
+        fcntl.flock(os.open(file, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
+
     def processes(self) -> dict[str, Any]:
         """Describe every child: identity while it lives, exit code after."""
         return {"processes": {name: self._describe(name, child) for name, child in self.children.items()}}
@@ -117,15 +122,16 @@ class Keeper:
                 return self.signal(names, number)
             case {"do": "processes"}:
                 return self.processes()
+            case {"do": "hold", "file": str(file)}:
+                self.hold(file)
             case {"do": "detach"}:
                 self.attached = False
-                return {}
             case {"do": "stop"}:
                 self.kill_all()
                 self.stopping = True
-                return {}
             case _:
                 return {"error": f"unknown command {request!r}"}
+        return {}
 
     def _describe(self, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
         code = child.poll()

@@ -72,6 +72,10 @@ class KeeperClient:
         """Signal children; ended ones are passed over."""
         self.ask({"do": "signal", "names": list(names), "number": int(number)})
 
+    def hold(self, lock_file: Path) -> None:
+        """Let the keeper share a lock until it ends."""
+        self.ask({"do": "hold", "file": str(lock_file)})
+
     def children(self) -> dict[str, ChildProcess]:
         """Describe all children by name."""
         return read_children(self.ask({"do": "processes"}))

@@ -138,7 +138,9 @@ def _revive(members: Members, waiting: Collection[int], attempts: int) -> tuple[
 
 def _move(members: Members, name: str) -> Members:
     with reserved(1) as (reservation,):
-        ports = {**members.record.ports, name: reservation.port}
+        reservation.share()
+        members.client.hold(reservation.lock_file)
+    ports = {**members.record.ports, name: reservation.port}
     moved = replace(members, record=replace(members.record, ports=ports))
     moved.files.write_broker(moved.record, int(name))
     moved.files.save(moved.record)

@@ -18,6 +18,7 @@ from discovery.core.errors import StateError
 
 _LOWEST, _DEFAULT_HIGHEST = 15_000, 32_000
 _ATTEMPTS = 2_000
+_SHARED = Path("/tmp")  # noqa: S108 - only lock files, in a folder that belongs to one user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,12 @@ class Reservation:
     """A port and the locked file that marks it as ours; the lock lives as long as a copy of the descriptor."""
 
     port: int
+    lock_file: Path
     lock_descriptor: int
+
+    def share(self) -> None:
+        """Let one more process hold the lock by a descriptor of its own; everybody else still finds the port taken."""
+        fcntl.flock(self.lock_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def release(self) -> None:
         """Close this process's copy of the lock."""
@@ -41,10 +47,11 @@ def reserve_ports(count: int, *, host: str = "127.0.0.1") -> tuple[Reservation, 
     Runs: any thread; some milliseconds.
     """
     found: dict[int, Reservation] = {}
+    folder = _lock_folder()
     for port in random.sample(range(_LOWEST, _highest()), _ATTEMPTS):
         if len(found) == count:
             break
-        reservation = _try_reserve(host, port)
+        reservation = _try_reserve(folder, host, port)
         if reservation:
             found[port] = reservation
     if len(found) < count:
@@ -56,8 +63,9 @@ def reserve_ports(count: int, *, host: str = "127.0.0.1") -> tuple[Reservation, 
     return tuple(found.values())
 
 
-def _try_reserve(host: str, port: int) -> Reservation | None:
-    descriptor = os.open(_lock_folder() / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _try_reserve(folder: Path, host: str, port: int) -> Reservation | None:
+    file = folder / str(port)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:
@@ -67,12 +75,20 @@ def _try_reserve(host: str, port: int) -> Reservation | None:
     except OSError:
         os.close(descriptor)
         return None
-    return Reservation(port=port, lock_descriptor=descriptor)
+    return Reservation(port=port, lock_file=file, lock_descriptor=descriptor)
 
 
 def _lock_folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"kafka-discovery-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    # The same for every session of this user, whatever TMPDIR says: else two sessions would not see each other's locks.
+    folder = _SHARED if os.access(_SHARED, os.W_OK) else Path(tempfile.gettempdir())
+    folder /= f"kafka-discovery-ports-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        owner = folder.stat().st_uid
+    except OSError as error:
+        raise StateError(f"cannot keep port locks in {folder}: {error.strerror}; make it writable") from error
+    if owner != os.getuid():
+        raise StateError(f"cannot keep port locks in {folder}: it belongs to user {owner}; remove it")
     return folder
 
 

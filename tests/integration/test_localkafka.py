@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import ConfigError, StateError
+from discovery.localkafka import ports
 from discovery.localkafka.admin import TopicError
 from discovery.localkafka.cluster import BrokerStartError, LocalKafka
 from discovery.localkafka.processes import ProcessIdentity, identify, is_running
@@ -171,6 +174,9 @@ def test_given_a_port_taken_after_it_was_chosen_when_started_then_the_broker_mov
         assert started.address(1) != f"127.0.0.1:{squatter.getsockname()[1]}"
         assert LocalKafka.attach(folder).address(1) == started.address(1)
         started.create_topic("t")
+        started.kill([1])
+        host, port = started.address(1).split(":")
+        assert ports._try_reserve(ports._lock_folder(), host, int(port)) is None
 
 
 def test_given_users_when_a_client_has_a_wrong_password_then_only_it_is_refused() -> None:
@@ -228,12 +234,18 @@ def test_given_a_cluster_when_its_keeper_is_killed_then_no_broker_is_left() -> N
 
 def test_given_a_foreground_cluster_when_interrupted_then_it_ends_well(tmp_path: Path, home: dict[str, str]) -> None:
     folder = tmp_path / "kafka-discovery" / "local-kafka" / "default"
-    with subprocess.Popen([*COMMAND, "up", "--brokers", "1"], env=home, stdout=subprocess.PIPE) as owner:
-        assert owner.stdout
-        assert owner.stdout.readline()
-        processes = _recorded(folder)
-        owner.send_signal(signal.SIGINT)
-        assert owner.wait(30) == 0
+    # A background job of a shell inherits an ignored SIGINT; in a terminal it never is.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [COMMAND[0], "-c", heed + COMMAND[2], *COMMAND[3:], "up", "--brokers", "1"]
+    with subprocess.Popen(command, env=home, stdout=subprocess.PIPE) as owner:
+        try:
+            assert owner.stdout
+            assert owner.stdout.readline()
+            processes = _recorded(folder)
+            owner.send_signal(signal.SIGINT)
+            assert owner.wait(30) == 0
+        finally:
+            owner.kill()
     assert not any(map(is_running, processes))
     assert not folder.exists()
 
@@ -257,6 +269,43 @@ def test_given_two_starters_of_one_name_when_both_start_then_one_wins_and_down_e
     assert ended.returncode == 0, ended.stderr
     assert processes
     assert not any(map(is_running, processes))
+
+
+def _told(home: dict[str, str], *arguments: str, exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
+    told = subprocess.run([*COMMAND, *arguments], env=home, capture_output=True, text=True, timeout=200, check=False)
+    assert told.returncode == exit_code, told.stderr
+    return told
+
+
+def test_given_a_detached_cluster_when_commands_ask_for_json_then_each_prints_json_alone(
+    tmp_path: Path, home: dict[str, str]
+) -> None:
+    try:
+        up = json.loads(_told(home, "up", "--brokers", "2", "--detach", "--json").stdout)
+        LocalKafka.attach(Path(up["folder"])).create_topic("t", assignment=[[2]])
+        grown = json.loads(_told(home, "add-partitions", "t", "3", "--json").stdout)
+        emptied = json.loads(_told(home, "reassign-off", "2", "--json").stdout)
+        refused = _told(home, "reassign-off", "1,2", "--json", exit_code=2)
+    finally:
+        down = json.loads(_told(home, "down", "--json").stdout)
+    assert up["bootstrap_servers"].count(",") == 1
+    assert grown == {"name": "default", "topic": "t", "partitions": 3}
+    assert emptied == {"name": "default", "emptied": [2]}
+    assert down == {"name": "default", "down": True, "had_crashed": False, "swept_pids": []}
+    assert refused.stdout == ""
+    assert refused.stderr.count("\n") == 1
+    assert "name fewer brokers" in refused.stderr
+
+
+def test_given_two_sessions_that_start_at_the_same_time_when_both_are_up_then_no_port_is_shared() -> None:
+    clusters = [LocalKafka(ClusterSettings(brokers=2)) for _ in range(2)]
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(2) as starters:
+        for cluster in clusters:
+            stack.callback(cluster.stop)
+        for started in [starters.submit(cluster.start) for cluster in clusters]:
+            started.result()
+        chosen = [port for cluster in clusters for port in cluster._record.ports.values()]
+    assert len(set(chosen)) == len(chosen) == 6
 
 
 def test_given_nothing_is_up_when_commands_are_given_then_one_line_says_so(home: dict[str, str]) -> None:

@@ -1,5 +1,7 @@
+import fcntl
 import hashlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -7,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +118,39 @@ def test_given_reserved_ports_when_others_reserve_then_none_is_shared() -> None:
     finally:
         for reservation in first + second:
             reservation.release()
+
+
+def test_given_a_shared_reservation_when_its_maker_lets_go_then_the_other_holder_keeps_the_port() -> None:
+    (made,) = reserve_ports(1)
+    made.share()
+    with made.lock_file.open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        made.release()
+        with made.lock_file.open() as stranger, pytest.raises(BlockingIOError):
+            fcntl.flock(stranger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _reserve_in_child(folder: Path, ask: Any) -> None:
+    os.environ["TMPDIR"] = str(folder)
+    reservations = reserve_ports(300)
+    ask.send([reservation.port for reservation in reservations])
+    ask.recv()
+
+
+def test_given_two_sessions_with_temporary_folders_of_their_own_when_both_reserve_then_none_is_shared(
+    tmp_path: Path,
+) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    pipes = [spawn.Pipe() for _ in range(2)]
+    children = [spawn.Process(target=_reserve_in_child, args=(tmp_path, theirs)) for _, theirs in pipes]
+    for child in children:
+        child.start()
+    chosen = [port for ours, _ in pipes for port in ours.recv()]
+    for ours, _ in pipes:
+        ours.send("enough")
+    for child in children:
+        child.join(60)
+    assert len(set(chosen)) == len(chosen) == 600
 
 
 def test_given_reserved_ports_when_looked_at_then_they_are_free_and_not_ephemeral() -> None:
