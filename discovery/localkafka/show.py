@@ -99,15 +99,20 @@ def next_steps(cluster: LocalKafka, name: str) -> None:
     _say('  spark.readStream.format("kafka-discovery")')
     _say(f'    .option("kafka.bootstrap.servers", "{cluster.bootstrap_servers}")')
     _say("Break it and mend it from another terminal:")
-    for does, command in (
-        ("a host is gone", f"kill {last}"),
-        ("it is back", f"restart {last}"),
-        ("it hangs (undo: resume)", f"pause {last}"),
-        ("a topic grows to 6 partitions", "add-partitions TOPIC 6"),
-        ("who lives", "status"),
-        ("the end, data included", "down"),
-    ):
-        _say(f"  {command_line(command, name):<56} # {does}")
+    lines = [
+        (command_line(command, name), does)
+        for command, does in (
+            (f"kill {last}", "a host is gone"),
+            (f"restart {last}", "it is back"),
+            (f"pause {last}", "it hangs (undo: resume)"),
+            ("add-partitions TOPIC 6", "a topic grows to 6 partitions"),
+            ("status", "who lives"),
+            ("down", "the end, data included"),
+        )
+    ]
+    width = max(len(line) for line, _ in lines)
+    for line, does in lines:
+        _say(f"  {line:<{width}}  # {does}")
 
 
 def command_line(command: str, name: str) -> str:
