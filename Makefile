@@ -18,7 +18,8 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml requirements/check_prerequis
 	@echo "setting up $(VENV) (Spark is a download of about 450 MB the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --config-settings editable_mode=compat -e .
 	@touch $@
 
 .PHONY: lock

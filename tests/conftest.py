@@ -1,10 +1,11 @@
 """Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from discovery.core.errors import BUG_PHRASE
 from tests import leftovers
 from tests.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
 from tests.support import eventually
@@ -27,6 +28,18 @@ def _nothing_left_behind() -> Iterator[None]:
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.is_alive() and not t.daemon and t not in before]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test in whose output, or Spark's, the phrase for unexpected errors stands."""
+    report = yield
+    if report.passed and BUG_PHRASE in report.capstderr + report.caplog and "expects_bug" not in item.keywords:
+        report.outcome = "failed"
+        report.longrepr = f"the output holds {BUG_PHRASE!r}:\n{report.capstderr[-4000:]}"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,6 +3,9 @@
 from enum import Enum
 from typing import ClassVar
 
+BUG_PHRASE = "BUG in kafka-discovery"
+"""Begins every report of something nobody expected; each test run searches its output for it."""
+
 
 class DiscoveryError(Exception):
     """Base of all errors raised on purpose; `str()` is one line fit for a user."""

@@ -7,10 +7,10 @@ import time
 import structlog
 import tenacity
 
+from discovery.core.errors import BUG_PHRASE
 from discovery.loop.cycle import Barrier, Cycle, Item
 
-BUG = "BUG in kafka-discovery: please report the traceback; the last good view is still served"
-"""Fixed phrase: every test run searches its logs for it."""
+BUG = f"{BUG_PHRASE}: please report the traceback; the last good view is still served"
 _log = structlog.get_logger("discovery.loop")
 
 

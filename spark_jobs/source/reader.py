@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from discovery.core.errors import DiscoveryError, StateError
+from discovery.core.errors import BUG_PHRASE, DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
 from discovery.fetch import FetchRange, FetchSettings, fetch
 from spark_jobs.source.feeds import FeedFactory, embedded_feed
@@ -20,8 +20,6 @@ from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
 
 _log = logging.getLogger("kafka_discovery.source")
-BUG_PHRASE = "BUG in kafka-discovery"
-"""Every test run searches its logs for this; nothing deliberate ever writes it."""
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _RUN = uuid.uuid4().hex[:12]
 """Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""

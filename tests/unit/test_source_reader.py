@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
+from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError
 from discovery.feed.base import PartitionFeed
 from pyspark_kafka_discovery import DefaultSource
 from spark_jobs.source.options import SourceOptions, parse_options
-from spark_jobs.source.reader import BUG_PHRASE, KafkaDiscoveryStreamReader
+from spark_jobs.source.reader import KafkaDiscoveryStreamReader
 from tests.fakes.feed import ScriptedFeed, partition_view, tp, view_of
 
 OPTIONS = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "startingOffsets": "earliest"}
@@ -70,6 +70,7 @@ def test_given_a_plan_when_cut_into_tasks_then_each_carries_ranges_brokers_and_s
     assert reader.partitions(START, START) == []
 
 
+@pytest.mark.expects_bug
 def test_given_a_bug_when_latest_offset_meets_it_then_the_query_goes_on_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_given_a_bug_when_latest_offset_meets_it_then_the_query_goes_on_and_the_
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.expects_bug
 def test_given_a_bug_when_a_bounded_run_meets_it_then_it_fails_rather_than_end_as_a_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

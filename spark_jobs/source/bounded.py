@@ -1,0 +1,82 @@
+"""Trigger.AvailableNow: where the query ends, and what it still owes."""
+
+from discovery.core.clock import Clock
+from discovery.core.errors import KafkaUnreachableError
+from discovery.core.model import TopicPartition
+from discovery.feed.base import FeedView, PartitionFeed
+from spark_jobs.source.offsets import Offsets
+from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.plan import describe, unfinished
+from spark_jobs.source.waiting import Patience
+
+_LONGEST_WAIT_SECONDS = 60.0
+"""How long a bounded run waits for a partition that cannot be read; a shorter `startupTimeout` wins."""
+_REFRESH_SECONDS = 10.0
+
+
+class Target:
+    """The end of a bounded run, fixed by a fresh answer. One thread.
+
+    Partitions that cannot be read then are owed: the query reads the others first, then waits for them.
+    """
+
+    def __init__(self, feed: PartitionFeed, options: SourceOptions, clock: Clock, patience: Patience) -> None:
+        """Ask Kafka where every partition ends.
+
+        Raises:
+            KafkaUnreachableError: nobody answered within the budget; carries a verdict per address.
+
+        Runs: driver, once; blocks <= `wait_seconds`.
+        """
+        self.wait_seconds = min(_LONGEST_WAIT_SECONDS, options.startup_timeout_seconds)
+        self._feed = feed
+        self._isolation = options.interest.isolation
+        view = self._refreshed(clock, patience)
+        ends = {tp: self._readable_end(view, tp) for tp in view.partitions}
+        self.ends: Offsets = {tp: end for tp, end in ends.items() if end is not None}
+        self._owed = frozenset(tp for tp, end in ends.items() if end is None)
+
+    def move(self, tp: TopicPartition, end: int) -> None:
+        """Set another end for a partition that was recreated or truncated."""
+        self.ends[tp] = end
+
+    def settle_debts(self) -> bool:
+        """Fix the ends of owed partitions that can be read by now; tell whether there were any."""
+        if not self._owed:
+            return False
+        view = self._feed.view()
+        found = {tp: end for tp in self._owed if (end := self._readable_end(view, tp)) is not None}
+        self.ends |= found
+        self._owed -= found.keys()
+        return bool(found)
+
+    def missing(self, start: Offsets, *, gone: set[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Return the partitions that are not at their end; those in `gone` never will be."""
+        behind = unfinished(start, self.ends, self._feed.view().partitions)
+        return tuple(tp for tp in (*behind, *sorted(self._owed)) if tp not in gone)
+
+    def why_unfinished(self, missing: tuple[TopicPartition, ...]) -> str:
+        """Say what could not be read, and what to do."""
+        known = self._feed.view().partitions
+        reasons = [(tp, (known[tp].parked_reason if tp in known else None) or "it is not there") for tp in missing]
+        return (
+            f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {describe(reasons)}; "
+            "everything else is read; run it again when their leaders are back"
+        )
+
+    def _refreshed(self, clock: Clock, patience: Patience) -> FeedView:
+        deadline = clock.monotonic() + self.wait_seconds
+        while True:
+            remaining = deadline - clock.monotonic()
+            try:
+                return self._feed.refresh(max(min(_REFRESH_SECONDS, remaining), 0.1))
+            except KafkaUnreachableError:
+                if clock.monotonic() >= deadline:
+                    raise
+                patience.wait(lambda _: False, min(1.0, max(deadline - clock.monotonic(), 0.0)))
+
+    def _readable_end(self, view: FeedView, tp: TopicPartition) -> int | None:
+        partition = view.partitions.get(tp)
+        if partition is None or partition.parked_reason is not None:
+            return None
+        return partition.end_offset(self._isolation)

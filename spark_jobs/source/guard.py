@@ -1,0 +1,140 @@
+"""Data loss, acted on only when a fresh answer confirms it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from discovery.core.clock import Clock
+from discovery.core.errors import DataLossError, KafkaUnreachableError
+from discovery.core.model import TopicId, TopicPartition
+from discovery.feed.base import FeedView, PartitionFeed
+from spark_jobs.source.follow import follows
+from spark_jobs.source.losses import Loss, LossKind, find_losses, summarize
+from spark_jobs.source.offsets import Offsets
+from spark_jobs.source.options import SourceOptions
+
+_log = logging.getLogger("kafka_discovery.source")
+_CONFIRM_SECONDS = 5.0
+_CONFIRM_AGAIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check found out."""
+
+    view: FeedView
+    """The newest one."""
+    resets: Offsets
+    """Where partitions go whose records are lost, with the loss accepted."""
+    settled: bool
+    """Nothing is left to confirm."""
+
+
+class LossGuard:
+    """Remembers under which topic id each partition is read and which losses were accepted. One thread."""
+
+    def __init__(self, feed: PartitionFeed, options: SourceOptions, clock: Clock) -> None:
+        """Know nothing yet."""
+        self._feed = feed
+        self._options = options
+        self._clock = clock
+        self._topic_ids: dict[TopicPartition, TopicId] = {}
+        self._accepted: set[tuple[TopicPartition, LossKind]] = set()
+        self._confirm_after = float("-inf")
+
+    def learn(self, view: FeedView) -> None:
+        """Remember under which id each partition is read; ids change with the generation alone."""
+        for tp, partition in view.partitions.items():
+            if partition.topic_id is not None:
+                self._topic_ids.setdefault(tp, partition.topic_id)
+
+    def gone(self) -> set[TopicPartition]:
+        """Return the partitions that do not exist any more, with the loss accepted."""
+        return {tp for tp, kind in self._accepted if kind is LossKind.GONE}
+
+    def check(self, start: Offsets, view: FeedView, *, on_reset: Callable[[TopicPartition, int], None]) -> Checked:
+        """Compare where the query stands with what there is; an unconfirmed loss leaves its partition where it is.
+
+        Args:
+            start: Where the last batch ended.
+            view: The feed's picture.
+            on_reset: Hears of partitions whose loss was accepted, with the end they have now.
+
+        Raises:
+            DataLossError: confirmed, and `failOnDataLoss` is true.
+
+        Runs: driver; from memory, or <= 5 s at most every 10 s while something seems lost.
+        """
+        if not self._losses(start, view):
+            return Checked(view=view, resets={}, settled=True)
+        if self._clock.monotonic() < self._confirm_after:
+            return Checked(view=view, resets={}, settled=False)
+        self._confirm_after = self._clock.monotonic() + _CONFIRM_AGAIN_SECONDS
+        try:
+            view = self._feed.refresh(_CONFIRM_SECONDS)
+        except KafkaUnreachableError as error:
+            _log.warning("records seem lost, but nobody can confirm it now: %s", error)
+            return Checked(view=view, resets={}, settled=False)
+        losses = self._losses(start, view)
+        self._confirm_after = float("-inf")
+        if losses and self._options.fail_on_data_loss:
+            raise DataLossError(summarize(losses))
+        return Checked(view=view, resets=self._accept(losses, view, on_reset), settled=True)
+
+    def _losses(self, start: Offsets, view: FeedView) -> tuple[Loss, ...]:
+        interest = self._options.interest
+        found = find_losses(
+            start,
+            view,
+            isolation=interest.isolation,
+            topic_ids=self._topic_ids,
+            followed={tp.topic: follows(interest, tp.topic) for tp in start if tp not in view.partitions},
+        )
+        return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)
+
+    def _accept(
+        self, losses: tuple[Loss, ...], view: FeedView, on_reset: Callable[[TopicPartition, int], None]
+    ) -> Offsets:
+        """Go on behind lost records; returns where partitions are set to."""
+        resets: Offsets = {}
+        for loss in losses:
+            _log.warning("data loss accepted (failOnDataLoss=false): %s", loss.text)
+            tp, known = loss.topic_partition, view.partitions.get(loss.topic_partition)
+            if loss.kind in {LossKind.GONE, LossKind.AGED_OUT}:
+                # Nothing to set: a range that begins too early is cut by the worker, which knows the newest start.
+                self._accepted.add((tp, loss.kind))
+            elif known is not None and (place := self._after(loss, view)) is not None:
+                resets[tp] = place
+                if known.topic_id is not None:
+                    self._topic_ids[tp] = known.topic_id
+                on_reset(tp, known.end_offset(self._options.interest.isolation) or place)
+        return resets
+
+    def _after(self, loss: Loss, view: FeedView) -> int | None:
+        """A recreated topic is read from its beginning; a truncated one, as the native source does, from its end."""
+        partition = view.partitions[loss.topic_partition]
+        if loss.kind is LossKind.RECREATED:
+            return partition.start_offset
+        return partition.end_offset(self._options.interest.isolation)
+
+
+def refuse_rewinds(first: Offsets, last: Offsets) -> None:
+    """Refuse a plan that goes back.
+
+    Raises:
+        DataLossError: names the partitions.
+
+    Runs: anywhere (pure).
+    """
+    losses = tuple(
+        Loss(
+            kind=LossKind.SHRUNK,
+            topic_partition=tp,
+            text=f"the checkpoint plans {tp} back from offset {first[tp]} to {until}: "
+            "the topic was truncated or recreated",
+        )
+        for tp, until in last.items()
+        if until < first.get(tp, until)
+    )
+    if losses:
+        raise DataLossError(summarize(losses))
