@@ -36,7 +36,8 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit tests/property
+	$(BIN)/coverage run -m pytest -q tests/unit tests/property
+	$(BIN)/coverage report
 
 .PHONY: test
 test: check ## Everything above, then real brokers and real Spark

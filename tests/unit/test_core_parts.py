@@ -1,7 +1,10 @@
 import pytest
 
 from discovery.core.answers import OffsetsAnswer
-from discovery.core.errors import ConfigError
+from discovery.core.backoff import full_jitter
+from discovery.core.budget import Deadline
+from discovery.core.clock import SystemClock
+from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -16,10 +19,10 @@ from discovery.core.offsets import OffsetBook
 from discovery.core.parking import parked_reason
 from discovery.core.pin import Conflict, Pin, choose_pin
 from discovery.core.policy import Policy
-from discovery.core.quarantine import due
+from discovery.core.quarantine import due, revived
 from discovery.core.state import initial_state
 from discovery.core.verdict import conclude
-from tests.unit.core_values import OURS, POLICY, THEIRS, address, alive, dead, run, settled, snapshot_of, topic
+from tests.unit.core_values import OURS, POLICY, THEIRS, address, alive, answer, dead, run, settled, snapshot_of, topic
 
 T0 = TopicPartition(TopicName("t"), 0)
 
@@ -186,3 +189,51 @@ def test_given_each_trouble_when_a_partition_is_parked_then_the_reason_names_it(
     for partition, known, end_known, unanswered, expected in cases:
         assert expected in (parked_reason(partition, known, end_known=end_known, unanswered=unanswered) or "")
     assert parked_reason(led, state, end_known=True, unanswered=None) is None
+
+
+def test_given_a_large_loss_in_doubt_when_asked_who_is_due_then_the_living_give_their_voices_at_once() -> None:
+    state = settled(12, topic())
+    state = run(state, answer(*range(1, 9), topics=(topic(),)), now=1.0).state
+    assert set(due(state, policy=POLICY, now=1.1).full) == {address(n) for n in range(1, 13)}
+
+
+def test_given_an_old_proof_when_asked_who_is_due_then_it_must_be_given_again_and_not_by_all_at_once() -> None:
+    state = settled(5)
+    first = POLICY.vet_interval_seconds
+    counts = [len(due(state, policy=POLICY, now=first * share).full) for share in (0.99, 1.25, 1.5)]
+    assert counts[0] == 0
+    assert 0 < counts[1] < 5
+    assert counts[2] == 5
+
+
+def test_given_a_suspected_address_when_asked_who_is_due_then_it_must_prove_itself() -> None:
+    state = run(settled(3), answer(1, 2, 3, cluster=THEIRS)).state
+    assert set(due(state, policy=POLICY, now=0.0).full) == {address(1), address(2), address(3)}
+
+
+def test_given_a_foreign_address_when_a_request_is_answered_there_then_it_stays_rejected() -> None:
+    foreign = run(settled(3), alive(3, 3, cluster=THEIRS)).state.addresses[address(3)]
+    assert foreign.verdict is Verdict.FOREIGN_CLUSTER
+    assert revived(foreign, now=1.0) is foreign
+
+
+def test_given_arguments_out_of_range_when_resting_or_budgeting_then_they_are_refused() -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        full_jitter(base_seconds=0, cap_seconds=1, failures=1, fraction=0.5)
+    with pytest.raises(ValueError, match="negative"):
+        Deadline.after(-1, now=0)
+
+
+def test_given_the_system_clock_when_asked_then_monotonic_time_does_not_go_back_and_wall_time_is_an_epoch() -> None:
+    clock = SystemClock()
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.wall() > 1_700_000_000
+
+
+def test_given_a_gateway_error_when_shown_then_it_is_its_detail() -> None:
+    error = GatewayError(FailureKind.AUTH, "b1:9092 refused the login")
+    assert (str(error), error.kind) == ("b1:9092 refused the login", FailureKind.AUTH)
+
+
+def test_given_a_partition_when_shown_then_it_reads_as_kafkas_tools_write_it() -> None:
+    assert str(T0) == "t-0"

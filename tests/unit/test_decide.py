@@ -235,3 +235,38 @@ def test_given_equal_knowledge_when_described_then_the_sentence_is_equal() -> No
     first, second = run(state, now=0.1), run(state, now=0.2)
     assert first.sentence == second.sentence
     assert "3 partitions without a leader" in first.sentence
+
+
+def test_given_a_learned_broker_that_leaves_when_accepted_then_only_a_configured_address_stays() -> None:
+    state = run(initial_state([address(1), address(2)]), alive(1, 1, 2, 3), alive(2, 1, 2, 3)).state
+    state = run(state, answer(1, 2, 3)).state
+    assert address(3) in state.addresses
+    assert address(3) not in run(state, answer(1, 2)).state.addresses
+    assert address(2) in run(state, answer(1, 3)).state.addresses
+
+
+def test_given_a_leader_nobody_lists_when_it_tells_offsets_then_nothing_changes() -> None:
+    state = settled(2, topic())
+    told = OffsetsAnswer(leader_id=BrokerId(9), asked=(), offsets={})
+    assert run(state, told).state == run(state).state
+
+
+def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() -> None:
+    asked = TopicPartition(TopicName("t"), 0)
+    told = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
+    assert run(settled(2, topic()), told).instructions == ()
+
+
+def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:
+    state = settled(3, topic(partitions=3, topic_id="a"))
+    short = answer(1, 2, 3, topics=(topic(partitions=2),))
+    first = run(state, short)
+    assert kinds(run(first.state, short).instructions) == []
+
+
+def test_given_a_tombstone_when_the_topic_returns_with_another_id_then_it_was_recreated() -> None:
+    state = settled(3, topic(topic_id="a"))
+    for second in range(3):
+        state = run(state, answer(1, 2, 3, unknown=("t",)), now=float(second)).state
+    returned = run(state, answer(1, 2, 3, topics=(topic(topic_id="b"),)), now=4.0)
+    assert kinds(returned.instructions) == [EventKind.TOPIC_RECREATED]
