@@ -18,6 +18,8 @@ from spark_jobs.source.start import first_offsets, is_settled
 from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.source")
+_SAY_PARKED_SECONDS = 2.0
+"""Least time between two lines about parked partitions: leaders move one by one."""
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -42,6 +44,7 @@ class Planner:
         self._reported: tuple[int, OffsetsJson] | None = None
         self._checked: tuple[Any, ...] | None = None
         self._parked: frozenset[TopicPartition] = frozenset()
+        self._say_parked_after = float("-inf")
         self._acked = -1
 
     @property
@@ -179,9 +182,10 @@ class Planner:
             self._acked = view.generation
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
-        if parked.keys() == self._parked:
+        now = self._clock.monotonic()
+        if parked.keys() == self._parked or now < self._say_parked_after:
             return
-        self._parked = frozenset(parked)
+        self._parked, self._say_parked_after = frozenset(parked), now + _SAY_PARKED_SECONDS
         holds = parked and self.options.on_parked is OnParked.HOLD
         text = describe(parked.items()) if parked else "none"
         _log.warning("partitions parked: %s%s", text, ", the query holds (onParked=hold)" if holds else "")

@@ -144,6 +144,24 @@ def test_given_a_parked_partition_when_planned_then_the_others_go_on_and_it_is_n
     assert caplog.text.count("partitions parked: t-1 (it has no leader)") == 1
 
 
+def test_given_partitions_parked_one_by_one_when_planned_then_the_log_gets_the_last_state_not_every_step(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({tp(i): partition_view(0, 5) for i in range(9)})
+    plan = planner(feed)
+    start = {"t": {str(i): 0 for i in range(9)}}
+    with caplog.at_level(logging.WARNING):
+        for parked in range(1, 9):
+            leaders = {tp(i): partition_view(0, 5, leader=None if i < parked else 1) for i in range(9)}
+            feed.show_partitions(leaders)
+            plan.latest_offsets(start, None)
+        feed.clock.advance(2.0)
+        feed.show_partitions(feed.view().partitions)
+        plan.latest_offsets(start, None)
+    assert caplog.text.count("partitions parked") == 2
+    assert "t-7 (it has no leader)" in caplog.text
+
+
 def test_given_hold_when_a_partition_is_parked_then_nothing_is_planned() -> None:
     feed = feed_with({tp(0): partition_view(0, 5), tp(1): partition_view(0, 5, leader=None)})
     start = {"t": {"0": 0, "1": 0}}
