@@ -18,23 +18,7 @@ from discovery.core.model import (
     TopicPartition,
 )
 from discovery.feed.base import FeedView, PartitionView
-
-
-class FakeClock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self._now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self._now
-
-    def wall(self) -> float:
-        return 1_700_000_000.0 + self._now
-
-    def advance(self, *, seconds: float) -> None:
-        self._now += max(seconds, 0.001)
-
+from tests.fakes.clock import FakeClock
 
 BROKER = BrokerAddress("b1", 9092)
 
@@ -114,13 +98,13 @@ class ScriptedFeed:
             if self.script:
                 self.show(self.script.popleft())
             else:
-                self.clock.advance(seconds=timeout_seconds)
+                self.clock.advance(max(timeout_seconds, 0.001))
         return self._view
 
     def refresh(self, timeout_seconds: float) -> FeedView:
         self.refreshes += 1
         if not self.reachable:
-            self.clock.advance(seconds=timeout_seconds)
+            self.clock.advance(max(timeout_seconds, 0.001))
             raise KafkaUnreachableError("no living broker answered; addresses: b1:9092: silent")
         if self.refreshed:
             self.show(self.refreshed.popleft())

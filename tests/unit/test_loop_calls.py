@@ -3,18 +3,8 @@ import threading
 from discovery.core.budget import Deadline
 from discovery.core.clock import SystemClock
 from discovery.loop.calls import ThreadedCalls, gather
+from tests.fakes.clock import FakeClock
 from tests.support import eventually
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return 1_000.0 + self.now
 
 
 def test_given_a_running_call_when_started_again_then_it_is_single_flight() -> None:
@@ -34,11 +24,11 @@ def test_given_calls_that_hang_when_overdue_then_they_are_named_abandoned_counte
     calls = ThreadedCalls(clock, max_stuck=2, on_error=lambda _key, _error: None)
     calls.start("a", release.wait, limit_seconds=1)
     calls.start("b", release.wait, limit_seconds=2)
-    clock.now = 1.5
+    clock.advance(1.5)
     assert [(c.name, c.seconds) for c in calls.overdue()] == [("a", 1.5)]
     assert calls.overdue() == ()
     assert calls.start("a", release.wait, limit_seconds=1), "an abandoned call does not block its key"
-    clock.now = 3.0
+    clock.advance(1.5)
     assert {c.name for c in calls.overdue()} == {"a", "b"}
     assert (calls.stuck, calls.stuck_total) == (3, 3)
     assert not calls.start("c", release.wait, limit_seconds=1), "at the cap no new call starts"

@@ -11,7 +11,8 @@ from discovery.core.model import Generation, LoopState, TopicId, TopicName, Topi
 from discovery.feed.base import AddressReport, PartitionView
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
-from tests.fakes.feed import BROKER, COLD, FakeClock, ScriptedFeed, partition_view, tp, view_of
+from tests.fakes.clock import FakeClock
+from tests.fakes.feed import BROKER, COLD, ScriptedFeed, partition_view, tp, view_of
 
 
 def planner(feed: ScriptedFeed, **options: str) -> Planner:
