@@ -61,6 +61,11 @@ def new_partitions() -> Result:
     return result
 
 
+def leads(partition: Any) -> bool:
+    """Tell whether a partition, as a client's metadata has it, can be written to."""
+    return partition is not None and partition.leader >= 0
+
+
 def _one_addition(cluster: LocalKafka, query: Watched, topic: str, partition: int) -> float | None:
     """Add one partition, write to it at once and until it is seen: what a producer that keeps up would do."""
     cluster.add_partitions(topic, partition + 1, await_leaders=False)
@@ -69,9 +74,11 @@ def _one_addition(cluster: LocalKafka, query: Watched, topic: str, partition: in
 
     def write() -> None:
         producer = make_producer(cluster.bootstrap_servers)
+        # A producer that asks too early waits for its next refresh; it is not the producer that is measured.
+        while not leads(producer.list_topics(topic, timeout=5).topics[topic].partitions.get(partition)):
+            time.sleep(0.01)
         while not stop.wait(0.02):
-            with contextlib.suppress(Exception):
-                producer.produce(topic, b"new", partition=partition)
+            producer.produce(topic, b"new", partition=partition)
             producer.poll(0)
         producer.flush(5)
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -13,6 +13,7 @@ from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.model import TopicPartition as Partition
 
 _log = logging.getLogger("kafka_discovery.fetch")
+_INTRODUCE_SECONDS = 1.0
 _CACHE_SIZE = 4
 """Worker processes serve several queries; each keeps its consumer while it is used."""
 _WORTH_KEEPING_ROWS = 10_000
@@ -27,11 +28,12 @@ _DEFAULTS = {
     "fetch.wait.max.ms": "20",
     "fetch.queue.backoff.ms": "10",
     "fetch.error.backoff.ms": "100",
-    # A dead leader must be replaced as soon as the cluster has a new one.
-    "topic.metadata.refresh.interval.ms": "5000",
+    # A dead leader must be replaced as soon as the cluster has a new one. A frozen one holds every request until the
+    # socket times out, the request for metadata too, since librdkafka prefers the connection it used last.
+    "topic.metadata.refresh.interval.ms": "2000",
     "reconnect.backoff.max.ms": "1000",
     "socket.connection.setup.timeout.ms": "3000",
-    "socket.timeout.ms": "10000",
+    "socket.timeout.ms": "5000",
     "socket.max.fails": "1",
     "enable.metrics.push": "false",
     "log.connection.close": "false",
@@ -62,6 +64,7 @@ class CachedConsumer:
         """Offset that the stream delivers next, by assigned partition."""
         self.failure: GatewayError | None = None
         self.all_down = False
+        self._introduced: set[Partition] = set()
         self._consumer = self._build()
 
     def _build(self) -> Any:
@@ -80,7 +83,7 @@ class CachedConsumer:
     def aim(self, starts: Mapping[Partition, int]) -> None:
         """Read exactly these partitions from these offsets; those that stand there already go on undisturbed.
 
-        Runs: worker; does not block.
+        Runs: worker; blocks <= 1 s, and only for partitions that this consumer has not read before.
         """
         dropped = [tp for tp, position in self.positions.items() if starts.get(tp) != position]
         if dropped:
@@ -89,10 +92,30 @@ class CachedConsumer:
                 del self.positions[tp]
         added = {tp: start for tp, start in starts.items() if tp not in self.positions}
         if added:
+            self._introduce(added.keys() - self._introduced)
             self._consumer.incremental_assign(
                 [TopicPartition(tp.topic, tp.partition, start) for tp, start in added.items()]
             )
             self.positions.update(added)
+
+    def _introduce(self, strangers: Collection[Partition]) -> None:
+        """Let the client hear of partitions before it reads them.
+
+        librdkafka looks for a partition it does not know at its next refresh, 0.3-0.6 s later; asked for the topic it
+        knows at once. One that no broker names yet is asked for again; one without a leader is known well enough.
+        """
+        deadline = time.monotonic() + _INTRODUCE_SECONDS
+        for topic in {tp.topic for tp in strangers}:
+            wanted = {tp.partition for tp in strangers if tp.topic == topic}
+            while (remaining := deadline - time.monotonic()) > 0:
+                try:
+                    told = self._consumer.list_topics(topic, timeout=remaining).topics[topic].partitions
+                except KafkaException:
+                    break
+                if wanted <= told.keys():
+                    break
+                time.sleep(0.01)
+        self._introduced.update(strangers)
 
     def rest(self) -> None:
         """Between tasks: stay only where a backlog is left, whose prefetched part the next task will want.
@@ -165,6 +188,7 @@ class CachedConsumer:
         self.close()
         self.brokers = tuple(brokers)
         self.positions, self.failure, self.all_down = {}, None, False
+        self._introduced = set()
         self._consumer = self._build()
         self.aim(starts)
 
