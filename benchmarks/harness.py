@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -150,26 +149,18 @@ def running_query(
 @contextlib.contextmanager
 def load(bootstrap: str, topic: str, partitions: int, *, rows_per_second: float) -> Iterator[None]:
     """Write 100-byte records round robin to all partitions until the block ends."""
-    stop = threading.Event()
-
-    def write() -> None:
-        producer = make_producer(bootstrap)
-        number = 0
-        while not stop.wait(0.02):
-            for _ in range(max(1, round(rows_per_second * 0.02))):
-                with contextlib.suppress(BufferError, KafkaException):
-                    producer.produce(topic, b"x" * 100, partition=number % partitions)
-                number += 1
-            producer.poll(0)
-        producer.flush(5)
-
-    thread = threading.Thread(target=write, name="load", daemon=True)
-    thread.start()
+    arguments = [bootstrap, topic, str(partitions), str(rows_per_second)]
+    writer = subprocess.Popen([sys.executable, "-m", "benchmarks.load", *arguments], stdin=subprocess.PIPE)
     try:
         yield
     finally:
-        stop.set()
-        thread.join(30)
+        if writer.stdin:
+            writer.stdin.close()
+        try:
+            writer.wait(30)
+        except subprocess.TimeoutExpired:
+            writer.kill()
+            writer.wait()
 
 
 def make_producer(bootstrap: str, **options: Any) -> Producer:

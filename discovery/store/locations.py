@@ -6,6 +6,7 @@ from pathlib import Path
 
 def default_state_dir() -> Path:
     """Return `$XDG_STATE_HOME/kafka-discovery`, by default below `~/.local/state`; touches nothing."""
-    home = os.environ.get("XDG_STATE_HOME")
-    base = Path(home) if home else Path.home() / ".local" / "state"
+    home = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG rules: a relative value is invalid and is ignored.
+    base = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
     return base / "kafka-discovery"

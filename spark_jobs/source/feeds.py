@@ -1,12 +1,11 @@
 """Which feed a reader follows."""
 
-import os
-from pathlib import Path
 from typing import Protocol
 
 from discovery.config.logs import configure_logging
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed
+from discovery.store.locations import default_state_dir
 from spark_jobs.source.options import SourceOptions
 
 
@@ -37,14 +36,3 @@ def embedded_feed(options: SourceOptions) -> PartitionFeed:
         source_id=options.source_id,
         cluster_id=options.cluster_id,
     )
-
-
-def default_state_dir() -> Path:
-    """Return the user's state folder of this project; does not make it.
-
-    Runs: driver.
-    """
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG rules: a relative value is invalid and is ignored.
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "kafka-discovery"
