@@ -19,11 +19,3 @@ class Deadline:
     def remaining(self, now: float) -> float:
         """Return the seconds left; 0.0 once it has passed."""
         return max(0.0, self.at - now)
-
-    def passed(self, now: float) -> bool:
-        """Tell whether nothing is left."""
-        return now >= self.at
-
-    def share(self, limit_seconds: float, *, now: float) -> float:
-        """Return what one step may take: its own limit or what is left, whichever is less."""
-        return min(limit_seconds, self.remaining(now))

@@ -38,6 +38,7 @@ from discovery.core.topics import merge_topics
 from discovery.core.verdict import conclude
 
 _FAILURES_BEFORE_REBUILD = 3
+_NO_REBUILD = frozenset({FailureKind.AUTH, FailureKind.TLS})
 _TOPIC_GRACE_SECONDS = 2.0
 
 
@@ -158,7 +159,9 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
     if outcome.tcp_only and outcome.failure is None:
         turn.state = turn.state.with_address(outcome.address, replace(known, asked_at=turn.now))
         return
-    verdict, detail = conclude(outcome, pin=turn.state.pin, snapshot=turn.state.snapshot)
+    # A saved view that nobody confirmed is no peer: all its brokers may have been replaced.
+    agreed = turn.state.snapshot if turn.state.confirmed_at is not None else None
+    verdict, detail = conclude(outcome, pin=turn.state.pin, snapshot=agreed)
     after = judged(known, outcome, verdict, detail, state=turn.state, policy=turn.policy, now=turn.now)
     turn.state = turn.state.with_address(outcome.address, after)
     if after.verdict is not known.verdict:
@@ -279,6 +282,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         turn.state,
         confirmed_at=turn.now,
         metadata_failures=0,
+        complaint="",
         absences=merged.absences,
         doubts=doubt.raised(doubt.settled(turn.state.doubts, now=turn.now), returned, now=turn.now),
     )
@@ -332,7 +336,9 @@ def _leading(snapshot: Snapshot) -> frozenset[BrokerAddress]:
 
 def _on_metadata_failure(turn: _Turn, failure: MetadataFailure) -> None:
     failures = turn.state.metadata_failures + 1
-    turn.state = replace(turn.state, metadata_failures=failures)
+    turn.state = replace(turn.state, metadata_failures=failures, complaint=failure.detail)
+    if failure.kind in _NO_REBUILD:
+        return  # another client would be refused as well
     if failures % _FAILURES_BEFORE_REBUILD == 0 and turn.state.client_built:
         text = f"{failures} metadata requests in a row failed: {failure.detail}"
         turn.announce(EventKind.CLIENT_REBUILT, "metadata", text)
@@ -370,6 +376,13 @@ def _loop_state(turn: _Turn) -> LoopState:
     return LoopState.STALE if age > turn.policy.staleness_seconds else LoopState.FRESH
 
 
+_IF_WANTED = {
+    "option": ", or the option if the move is wanted",
+    "state": ", or drop the saved view if the move is wanted: `kafka-discovery state list`, then `state reset`",
+    "answers": "",
+}
+
+
 def _fatal(state: State) -> str | None:
     """Say why waiting cannot help at a start, or None."""
     if state.pin is None:
@@ -385,5 +398,5 @@ def _fatal(state: State) -> str | None:
     }
     return (
         f"all {len(listed)} listed addresses belong to cluster {foreign[0].cluster_id}, but {where[state.pin_source]} "
-        f"{state.pin}; correct the list, or run `kafka-discovery state reset` if the move is wanted"
+        f"{state.pin}; correct the list{_IF_WANTED[state.pin_source]}"
     )

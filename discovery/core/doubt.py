@@ -39,7 +39,11 @@ def went_back(book: OffsetBook, answer: OffsetsAnswer) -> frozenset[TopicName]:
 
 
 def _is_less(told: PartitionOffsets, before: PartitionOffsets) -> bool:
-    pairs = ((told.high_watermark, before.high_watermark), (told.leader_epoch, before.leader_epoch))
+    pairs = (
+        (told.high_watermark, before.high_watermark),
+        (told.last_stable_offset, before.last_stable_offset),
+        (told.leader_epoch, before.leader_epoch),
+    )
     return any(now is not None and then is not None and now < then for now, then in pairs)
 
 

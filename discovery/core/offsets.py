@@ -16,6 +16,8 @@ class OffsetBook:
     offsets: Mapping[TopicPartition, PartitionOffsets] = field(default_factory=dict)
     unanswered: Mapping[TopicPartition, tuple[float, str]] = field(default_factory=dict)
     """Since when (monotonic) and why."""
+    epoch: int = 0
+    """Grows when everything in it was thrown away."""
 
     def told(self, answer: OffsetsAnswer, *, now: float) -> "OffsetBook":
         """Return the book after one leader's answer.
@@ -32,13 +34,14 @@ class OffsetBook:
             else:
                 offsets[partition] = _merged(offsets.get(partition, _UNKNOWN), told)
                 unanswered.pop(partition, None)
-        return OffsetBook(offsets=offsets, unanswered=unanswered)
+        return OffsetBook(offsets=offsets, unanswered=unanswered, epoch=self.epoch)
 
     def without_topic(self, topic: TopicName) -> "OffsetBook":
         """Return the book without a topic that was recreated: its old offsets mean nothing now."""
         return OffsetBook(
             offsets={tp: known for tp, known in self.offsets.items() if tp.topic != topic},
             unanswered={tp: why for tp, why in self.unanswered.items() if tp.topic != topic},
+            epoch=self.epoch + 1,
         )
 
 

@@ -40,6 +40,8 @@ def _troubles(state: State) -> list[str]:
     if state.snapshot is not None:
         leaderless = sum(p.leader_id is None for t in state.snapshot.topics.values() for p in t.partitions)
         troubles += [f"{leaderless} partitions without a leader"] * bool(leaderless)
+    if state.complaint:
+        troubles.append(f"metadata fails: {state.complaint}")
     if state.claim is not None:
         troubles.append(f"held back the loss of {len(state.claim.gone)} brokers until it is confirmed")
     return troubles

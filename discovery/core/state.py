@@ -80,11 +80,13 @@ class State:
     """(when, how many) brokers were dropped lately, so that many small steps do not pass the brake."""
     absences: Mapping[TopicName, Absence] = field(default_factory=dict)
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
-    """Ids told since the last metadata answer that used them."""
+    """The newest ids told; metadata answers carry none."""
     doubts: Mapping[TopicName, Doubt] = field(default_factory=dict)
     """Topics that may have been made anew: see `doubt.py`."""
     metadata_failures: int = 0
     """In a row."""
+    complaint: str = ""
+    """Why the last metadata request failed; empty after one that did not."""
     client_built: bool = False
     leading: frozenset[BrokerAddress] = frozenset()
     """Where the leaders of followed partitions listen: asked every cycle, for their return is awaited."""

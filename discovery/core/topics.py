@@ -60,13 +60,19 @@ def merge_topics(
         shrunk += [told.name] * short
         held[told.name] = merged
         tombstones.pop(told.name, None)
-    missing = _missing(held, answer)
+    never_held = [name for name in answer.unknown_topics if name not in held and name not in tombstones]
+    missing = (*_missing(held, answer), *never_held)
     absent = {name: _longer(absences.get(name), now) for name in missing}
     for name, absence in absent.items():
-        if absence.answers >= _ABSENT_ANSWERS and now - absence.since >= grace_seconds:
+        if name in held and is_confirmed(absence) and now - absence.since >= grace_seconds:
             tombstones[name] = Tombstone(topic=held.pop(name), since_wall=wall)
-    still = {name: absence for name, absence in absent.items() if name in held}
+    still = {name: absence for name, absence in absent.items() if name not in tombstones}
     return Merged(topics=held, tombstones=tombstones, absences=still, shrunk=tuple(shrunk))
+
+
+def is_confirmed(absence: Absence | None) -> bool:
+    """Tell whether enough answers in a row did not know the topic."""
+    return absence is not None and absence.answers >= _ABSENT_ANSWERS
 
 
 def _missing(held: Iterable[TopicName], answer: MetadataAnswer) -> tuple[TopicName, ...]:

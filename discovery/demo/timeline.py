@@ -16,7 +16,7 @@ WIDTH = 1000
 _LEFT, _RIGHT = 70, 20
 _LABELS_TOP, _LABEL_ROW = 16, 17
 _PANEL_GAP = 34
-_CHARACTER = 6.4
+_CHARACTER = 7.6
 """Width of a character of a label; the labels are set so that none covers another."""
 _LEAD_SECONDS = 8.0
 _OUTLIERS = 3

@@ -8,13 +8,16 @@ from discovery.core.model import (
     Generation,
     PartitionMetadata,
     PartitionOffsets,
+    Snapshot,
     TopicMetadata,
+    TopicName,
     TopicPartition,
     Verdict,
 )
 from discovery.core.offsets import OffsetBook
 from discovery.core.parking import parked_reason
 from discovery.core.state import State
+from discovery.core.topics import is_confirmed
 from discovery.feed.base import AddressReport, FeedView, PartitionView
 from discovery.loop.cycle import Picture
 from discovery.loop.interest import Interest
@@ -46,7 +49,7 @@ class Assembler:
             mono_to_wall: What to add to monotonic seconds to get seconds since the epoch.
         """
         state = picture.state
-        shape = self._shape_of(state)
+        shape = (picture.book.epoch, *self._shape_of(state))
         if shape != self._shape:
             self._shape = shape
             self._metadata = dict(self._followed(state))
@@ -106,13 +109,14 @@ class Assembler:
             high_watermark=offsets.high_watermark,
             last_stable_offset=offsets.last_stable_offset,
             parked_reason=reason,
+            gone=topic.name in state.snapshot.tombstones,
             parked_since_wall=_parked_since(before, reason, since, mono_to_wall, state),
         )
 
     def _view(self, state: State, sentence: str, mono_to_wall: float) -> FeedView:
         snapshot = state.snapshot
         asked = self.interest.asked_topics or ()
-        missing = tuple(t for t in asked if snapshot is not None and t not in snapshot.topics)
+        missing = tuple(t for t in asked if snapshot is not None and _is_missing(t, snapshot, state))
         return FeedView(
             version=self._version,
             generation=snapshot.generation if snapshot else _NO_GENERATION,
@@ -126,6 +130,10 @@ class Assembler:
             sentence=sentence,
             fatal=state.fatal,
         )
+
+
+def _is_missing(topic: TopicName, snapshot: Snapshot, state: State) -> bool:
+    return topic in snapshot.tombstones or (topic not in snapshot.topics and is_confirmed(state.absences.get(topic)))
 
 
 def _parked_since(

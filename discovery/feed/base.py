@@ -40,6 +40,8 @@ class PartitionView:
     parked_reason: str | None = None
     """Not None: do not plan it now; the sentence says why (no leader, silent leader, unknown end, topic gone)."""
     parked_since_wall: float | None = None
+    gone: bool = False
+    """Its topic does not exist any more, confirmed; kept so that it resumes if the topic returns."""
 
     def end_offset(self, isolation: Isolation) -> int | None:
         """Return the end a reader of this isolation may read up to, or None while it is unknown."""
@@ -77,7 +79,7 @@ class FeedView:
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None
-    """Not None: waiting will not help (wrong cluster, bad credentials); names the remedy."""
+    """Not None: waiting will not help (every listed address belongs to another cluster); names the remedy."""
 
 
 def verdicts(view: FeedView) -> str:

@@ -95,7 +95,8 @@ class EmbeddedFeed:
         self._cycle: Cycle | None = None
         self._supervisor: Supervisor | None = None
         self._calls: ThreadedCalls | None = None
-        self._acked = Generation(0)
+        self.acked_generation = Generation(0)
+        """The newest generation its follower said it uses."""
 
     def start(self) -> None:
         """See `PartitionFeed.start`. Waits up to 15 s for a named source's last holder to end."""
@@ -163,11 +164,13 @@ class EmbeddedFeed:
             )
             cycle.inbox.put((serial, told.get(ask.leader_id, silence)))
         self._taken_in(cycle, deadline)
+        if cycle.gateway_serial != serial:
+            raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
         return self.view()
 
     def ack(self, generation: Generation) -> None:
         """See `PartitionFeed.ack`."""
-        self._acked = generation
+        self.acked_generation = generation
 
     def stop(self) -> None:
         """See `PartitionFeed.stop`."""
@@ -241,12 +244,15 @@ class EmbeddedFeed:
     def _gateway(self, cycle: Cycle, deadline: Deadline) -> tuple[Gateway, int]:
         """Wait for the first living broker's client."""
         version = -1
-        while cycle.gateway is None or cycle.state.snapshot is None:
+        while True:
+            # The number first: a client built in between is paired with an old number, and its answers are dropped.
+            serial, gateway = cycle.gateway_serial, cycle.gateway
+            if gateway is not None and cycle.state.snapshot is not None:
+                return gateway, serial
             remaining = deadline.remaining(self._clock.monotonic())
             if remaining <= 0:
                 raise self._unreachable("no living broker was found in time")
             version = self.wait(version, min(remaining, 0.1)).version
-        return cycle.gateway, cycle.gateway_serial
 
     def _taken_in(self, cycle: Cycle, deadline: Deadline) -> None:
         barrier = Barrier(threading.Event())

@@ -48,8 +48,13 @@ def fetch_with_python(
     consumer = take(settings.client_options, brokers)
     try:
         yield from _Task(consumer, wanted, tuple(brokers), settings, on_waiting).batches()
-    finally:
+    except GeneratorExit:
         give_back(consumer)
+        raise
+    except BaseException:
+        consumer.close()  # what it delivered last may not have been counted: its position is not to be trusted
+        raise
+    give_back(consumer)
 
 
 @dataclass(slots=True)

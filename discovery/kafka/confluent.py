@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from confluent_kafka import (
     IsolationLevel,
@@ -76,6 +76,8 @@ class ConfluentGateway:
         self._properties = dict(properties)
         self._errors = ErrorMemory()
         self._client: AdminClient | None = make_client({**properties, "error_cb": self._errors.note}, QuietLog())
+        self._first_id: str | None = None
+        """The cluster this client was built for: that of the vetted addresses it began with."""
 
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
@@ -87,7 +89,9 @@ class ConfluentGateway:
         """See `Gateway.describe_topic_ids`. Goes to the "controller", in KRaft a random broker."""
         if not topics:
             return {}
-        return self._call("topic ids", lambda client: _topic_ids(client, topics, timeout_seconds))
+        return self._call(
+            "topic ids", lambda client: self._at_home(client, lambda: _topic_ids(client, topics, timeout_seconds))
+        )
 
     def list_offsets(
         self,
@@ -107,7 +111,24 @@ class ConfluentGateway:
             return {}
         raw = _raw_spec(spec)
         asked = {RawTopicPartition(tp.topic, tp.partition): raw for tp in partitions}
-        return self._call("offsets", lambda client: _offsets(client, asked, isolation, timeout_seconds))
+        return self._call(
+            "offsets", lambda client: self._at_home(client, lambda: _offsets(client, asked, isolation, timeout_seconds))
+        )
+
+    def _at_home(self, client: AdminClient, ask: Callable[[], T]) -> T:
+        """Return what was told only while the client knows no other cluster than its first.
+
+        An address that goes to another cluster takes the client's idea of leaders with it; offsets and ids of a topic
+        of the same name would then come from there, and unlike metadata they do not say so.
+        """
+        before = _known_cluster(client)
+        told = ask()
+        after = _known_cluster(client)
+        self._first_id = self._first_id or before or after
+        if {before, after} - {None, self._first_id}:
+            text = f"the client was led away from cluster {self._first_id}; what it was told was dropped"
+            raise GatewayError(FailureKind.TRANSIENT, text)
+        return told
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
@@ -162,6 +183,14 @@ class ConfluentGatewayFactory:
         )
 
 
+def _known_cluster(client: AdminClient) -> str | None:
+    """Return the cluster id of the client's newest metadata, or None before the first; asks nobody."""
+    try:
+        return cast("str | None", client.cluster_id(timeout=0))
+    except KafkaException:
+        return None
+
+
 def _metadata(client: AdminClient, topics: Collection[TopicName] | None, timeout_seconds: float) -> MetadataAnswer:
     if topics is None:
         return metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True)
@@ -185,7 +214,10 @@ def _only(answer: MetadataAnswer, topics: Collection[TopicName]) -> MetadataAnsw
 
 
 def _joined(answers: Sequence[MetadataAnswer], *, asked: Collection[TopicName]) -> MetadataAnswer:
-    """Join answers for single topics; brokers are those of the last one."""
+    """Join answers for single topics; brokers are those of the last one. One of another cluster speaks for all."""
+    strange = next((answer for answer in answers if answer.cluster_id != answers[0].cluster_id), None)
+    if strange is not None:
+        return strange
     known: list[TopicMetadata] = [t for answer in answers for t in answer.topics]
     unknown = [name for answer in answers for name in answer.unknown_topics if name in asked]
     return _rebuilt(answers[-1], topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))

@@ -1,14 +1,20 @@
 """Committed offsets of a group, by a short-lived consumer."""
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.kafka.settings import QuietLog
+
+_AGAIN_SECONDS = 0.1
+_COORDINATOR_MOVING = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
+)
 
 
 def committed_offsets(
@@ -35,9 +41,21 @@ def committed_offsets(
     except KafkaException as exc:
         raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
     raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
-    answer = consumer.committed(raw, timeout=timeout_seconds)
+    answer = _patiently(lambda left: consumer.committed(raw, timeout=left), timeout_seconds)
     return {
         TopicPartition(TopicName(tp.topic), tp.partition): tp.offset
         for tp in answer
         if tp.error is None and tp.offset >= 0
     }
+
+
+def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:
+    """Ask again while the coordinator is moving or still being found, as on a new cluster; librdkafka does not."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            return ask(max(0.001, deadline - time.monotonic()))
+        except KafkaException as exc:
+            if exc.args[0].code() not in _COORDINATOR_MOVING or time.monotonic() + _AGAIN_SECONDS >= deadline:
+                raise
+        time.sleep(_AGAIN_SECONDS)

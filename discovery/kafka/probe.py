@@ -35,6 +35,8 @@ class Probed:
     detail: str = ""
     cluster_id: ClusterId | None = None
     brokers: tuple[Broker, ...] = ()
+    wandered: bool = False
+    """Another broker answered in the address's place, and for another cluster: proves nothing about the address."""
 
 
 class _Symptoms:
@@ -86,10 +88,15 @@ def _ask(
 ) -> Probed:
     deadline = time.monotonic() + timeout_seconds
     wait, last = _FIRST_SLICE_SECONDS, ""
+    own_id: str | None = None
     while (left := deadline - time.monotonic()) > 0:
         try:
+            own_id = own_id or client.cluster_id(timeout=min(wait, left))
             answer = metadata_answer(client.list_topics(PROBE_TOPIC, timeout=min(wait, left)))
-            return Probed(cluster_id=answer.cluster_id, brokers=answer.brokers)
+            # The first id came over the only connection there was. By now librdkafka knows the broker's peers and may
+            # have asked one whose address has gone to another cluster.
+            wandered = own_id is not None and answer.cluster_id != own_id
+            return Probed(cluster_id=answer.cluster_id, brokers=answer.brokers, wandered=wandered)
         except GatewayError as exc:
             return Probed(failure=Verdict.SILENT, detail=exc.detail)
         except KafkaException as exc:

@@ -37,7 +37,7 @@ class _Report:
             ProbeOutcome(
                 address=address,
                 failure=seen.failure,
-                tcp_only=tcp_only,
+                tcp_only=tcp_only or seen.wandered,
                 cluster_id=seen.cluster_id,
                 brokers=seen.brokers,
                 elapsed_seconds=time.monotonic() - self._started,

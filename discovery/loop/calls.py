@@ -72,7 +72,14 @@ class ThreadedCalls:
                 return False
             call = _Call(key, now, now + limit_seconds)
             self._current[key] = call
-        threading.Thread(target=self._run, args=(call, work), name=f"kafka-discovery {key}", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(call, work), name=f"kafka-discovery {key}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the process may have no more threads
+            with self._lock:
+                self._current.pop(key, None)
+            self._on_error(key, error)
+            return False
         return True
 
     def overdue(self) -> tuple[StuckCall, ...]:

@@ -17,6 +17,7 @@ from discovery.core.answers import (
     MetadataAnswer,
     MetadataFailure,
     OffsetsAnswer,
+    ProbeOutcome,
     TopicIdsAnswer,
 )
 from discovery.core.backoff import fraction_of
@@ -71,7 +72,15 @@ class Barrier:
     done: threading.Event
 
 
-Item = Answer | tuple[int, Answer] | Barrier
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundOver:
+    """A round of vetting ended, whatever came of it."""
+
+    key: str
+    addresses: set[BrokerAddress]
+
+
+Item = Answer | tuple[int, Answer] | Barrier | RoundOver
 """What comes in; an answer of the pooled client is paired with that client's number."""
 
 
@@ -122,7 +131,8 @@ class Cycle:
         self._book = OffsetBook()
         self._schedule = OffsetsSchedule(policy)
         self._leaders: tuple[Snapshot | None, dict[BrokerId, tuple[TopicPartition, ...]]] = (None, {})
-        self._vetting: dict[str, frozenset[BrokerAddress]] = {}
+        self._vetting: dict[str, set[BrokerAddress]] = {}
+        """Addresses still being asked, by round; touched by the loop's thread alone."""
         self._sentence = ""
         now = clock.monotonic()
         spread = fraction_of(state.salt, "grid", 0) * 0.1
@@ -173,6 +183,9 @@ class Cycle:
         for item in self._items(first):
             if isinstance(item, Barrier):
                 barriers.append(item)
+            elif isinstance(item, RoundOver):
+                if self._vetting.get(item.key) is item.addresses:
+                    del self._vetting[item.key]
             elif isinstance(item, tuple):
                 serial, answer = item
                 answers += [answer] * (
@@ -180,6 +193,8 @@ class Cycle:
                 )  # a discarded client may speak for another cluster
             else:
                 answers.append(item)
+                if isinstance(item, ProbeOutcome):
+                    self._release(item.address)
         return answers, barriers
 
     def _items(self, first: Item | None) -> Iterator[Item]:
@@ -197,7 +212,8 @@ class Cycle:
             if event.kind is EventKind.TOPIC_RECREATED:
                 self._book = self._book.without_topic(TopicName(event.subject))
             if event.kind is EventKind.CLUSTER_MISMATCH:
-                self._book = OffsetBook()  # nobody knows since when the wrong cluster has been answering
+                # Nobody knows since when the wrong cluster has been answering, this batch included.
+                self._book, answers = OffsetBook(epoch=self._book.epoch + 1), []
             if event.kind in _ASK_IDS_AT_ONCE:
                 self._topic_ids.next_at = now  # a new id would explain it
         for answer in answers:
@@ -260,16 +276,21 @@ class Cycle:
         if key is None:
             return
         wanted = due(self._state, policy=self._policy, now=now)
-        asked = frozenset[BrokerAddress]().union(*self._vetting.values())
+        asked = set[BrokerAddress]().union(*self._vetting.values())
         full = frozenset(wanted.full) - asked
         every = full | (frozenset(wanted.connect) - asked)
         limit = self._policy.connect_timeout_seconds + self._policy.request_timeout_seconds
         if every:
-            self._vetting[key] = every  # before the start: a quick worker must find what it removes
-            if not self._start(key, lambda: self._vet(key, every, full), limit):
-                del self._vetting[key]
+            pending = set(every)
+            if self._start(key, lambda: self._vet(RoundOver(key, pending), every, full), limit):
+                self._vetting[key] = pending
 
-    def _vet(self, key: str, every: frozenset[BrokerAddress], full: frozenset[BrokerAddress]) -> None:
+    def _release(self, address: BrokerAddress) -> None:
+        """Let an address be asked again although others of its round are still silent."""
+        for pending in self._vetting.values():
+            pending.discard(address)
+
+    def _vet(self, over: RoundOver, every: frozenset[BrokerAddress], full: frozenset[BrokerAddress]) -> None:
         try:
             self._vetter.vet(
                 every,
@@ -279,8 +300,7 @@ class Cycle:
                 on_outcome=self.inbox.put,
             )
         finally:
-            if self._vetting.get(key) is every:
-                del self._vetting[key]
+            self.inbox.put(over)
 
     def _metadata_answer(self, gateway: Gateway, serial: int) -> None:
         self.inbox.put((serial, self.metadata(gateway)))

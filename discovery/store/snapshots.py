@@ -82,8 +82,7 @@ class SnapshotStore:
         try:
             write_atomically(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)))
         except OSError as error:
-            self.write_failures += 1
-            _log.warning("state_not_written", path=str(path), error=str(error), failures=self.write_failures)
+            self._note_failure(path, error)
             return False
         return True
 
@@ -101,9 +100,16 @@ class SnapshotStore:
         if self._lock is None:
             try:
                 self._lock = FileLock(self._shared(cluster_id).with_suffix(".lock")).acquire()
-            except (StateError, OSError) as error:
+            except StateError as error:
                 _log.debug("state_written_by_another", cluster_id=cluster_id, error=str(error))
+            except OSError as error:
+                self._note_failure(self._shared(cluster_id), error)
         return self._lock is not None
+
+    def _note_failure(self, path: Path, error: OSError) -> None:
+        self.write_failures += 1
+        remedy = "name a folder you may write as stateDir, or make room"
+        _log.warning("state_not_written", path=str(path), error=str(error), failures=self.write_failures, remedy=remedy)
 
     def _load_named(self) -> Saved | None:
         assert self._path is not None  # noqa: S101 - told by the caller

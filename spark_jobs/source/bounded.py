@@ -32,7 +32,7 @@ class Target:
         self._feed = feed
         self._isolation = options.interest.isolation
         view = self._refreshed(clock, patience)
-        ends = {tp: self._readable_end(view, tp) for tp in view.partitions}
+        ends = {tp: self._readable_end(view, tp) for tp, known in view.partitions.items() if not known.gone}
         self.ends: Offsets = {tp: end for tp, end in ends.items() if end is not None}
         self._owed = frozenset(tp for tp, end in ends.items() if end is None)
 

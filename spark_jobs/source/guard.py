@@ -16,6 +16,7 @@ from spark_jobs.source.options import SourceOptions
 _log = logging.getLogger("kafka_discovery.source")
 _CONFIRM_SECONDS = 5.0
 _CONFIRM_AGAIN_SECONDS = 10.0
+_NOTHING_TO_SET = frozenset({LossKind.GONE, LossKind.AGED_OUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,9 @@ class LossGuard:
         self._confirm_after = float("-inf")
         if losses and self._options.fail_on_data_loss:
             raise DataLossError(summarize(losses))
-        return Checked(view=view, resets=self._accept(losses, view, on_reset), settled=True)
+        resets = self._accept(losses, view, on_reset)
+        placed = all(loss.kind in _NOTHING_TO_SET or loss.topic_partition in resets for loss in losses)
+        return Checked(view=view, resets=resets, settled=placed)
 
     def _losses(self, start: Offsets, view: FeedView) -> tuple[Loss, ...]:
         interest = self._options.interest
@@ -100,7 +103,7 @@ class LossGuard:
         for loss in losses:
             _log.warning("data loss accepted (failOnDataLoss=false): %s", loss.text)
             tp, known = loss.topic_partition, view.partitions.get(loss.topic_partition)
-            if loss.kind in {LossKind.GONE, LossKind.AGED_OUT}:
+            if loss.kind in _NOTHING_TO_SET:
                 # Nothing to set: a range that begins too early is cut by the worker, which knows the newest start.
                 self._accepted.add((tp, loss.kind))
             elif known is not None and (place := self._after(loss, view)) is not None:

@@ -70,8 +70,10 @@ def _losses(
     # One flat loop on purpose, as in `plan`: a partition without a loss costs two look-ups.
     for tp, offset in start.items():
         partition = view.partitions.get(tp)
-        if partition is None or (missing and tp.topic in missing):
-            loss = _absent(tp, offset, gone=tp.topic in missing, followed=followed.get(tp.topic, True))
+        if partition is None or partition.gone or (missing and tp.topic in missing):
+            loss = _absent(
+                tp, offset, gone=tp.topic in missing or partition is not None, followed=followed.get(tp.topic, True)
+            )
         else:
             end = partition.last_stable_offset if committed else partition.high_watermark
             known_id, begin = topic_ids.get(tp), partition.start_offset

@@ -72,7 +72,7 @@ def plan_end(
     """
     spans, parked, suspect = _spans(start, partitions, limits)
     if parked and limits.on_parked is OnParked.HOLD:
-        return Plan(end=dict(start), parked=parked, suspect=suspect)
+        return Plan(end={**start, **(resets or {})}, parked=parked, suspect=suspect)
     ends = split_by_backlog(spans, limits.max_offsets)
     return Plan(end=merge(start, {**ends, **(resets or {})}), parked=parked, suspect=suspect)
 
@@ -108,7 +108,7 @@ def _spans(  # noqa: C901 - one flat loop on purpose: it runs for every partitio
     committed = limits.isolation is Isolation.READ_COMMITTED
     target = limits.target
     for tp, view in partitions.items():
-        if target is not None and tp not in target:
+        if view.gone or (target is not None and tp not in target):
             continue
         begin = start.get(tp)
         end = view.last_stable_offset if committed else view.high_watermark

@@ -64,10 +64,11 @@ def first_offsets(view: FeedView, interest: Interest, starting: int | Mapping[To
 
     Runs: anywhere (pure).
     """
-    if not isinstance(starting, int) and set(starting) != set(view.partitions):
-        raise ConfigError(mismatch(set(starting), set(view.partitions)))
-    wanted = {tp: starting if isinstance(starting, int) else starting[tp] for tp in view.partitions}
-    placed = {tp: _place(wanted[tp], partition, interest) for tp, partition in view.partitions.items()}
+    there = {tp: partition for tp, partition in view.partitions.items() if not partition.gone}
+    if not isinstance(starting, int) and set(starting) != set(there):
+        raise ConfigError(mismatch(set(starting), set(there)))
+    wanted = {tp: starting if isinstance(starting, int) else starting[tp] for tp in there}
+    placed = {tp: _place(wanted[tp], partition, interest) for tp, partition in there.items()}
     return {tp: offset for tp, offset in placed.items() if offset is not None}
 
 

@@ -5,6 +5,7 @@ from discovery.core.errors import FailureKind
 from discovery.core.model import BrokerId, LoopState, TopicId, TopicName, TopicPartition, Verdict
 from discovery.core.model import PartitionOffsets as Offsets
 from discovery.core.state import initial_state
+from discovery.core.topics import is_confirmed
 from tests.unit.core_values import (
     OURS,
     POLICY,
@@ -270,3 +271,31 @@ def test_given_a_tombstone_when_the_topic_returns_with_another_id_then_it_was_re
         state = run(state, answer(1, 2, 3, unknown=("t",)), now=float(second)).state
     returned = run(state, answer(1, 2, 3, topics=(topic(topic_id="b"),)), now=4.0)
     assert kinds(returned.instructions) == [EventKind.TOPIC_RECREATED]
+
+
+def test_given_a_saved_view_when_all_its_brokers_were_replaced_then_the_new_ones_are_alive() -> None:
+    state = initial_state([address(5), address(6)], snapshot=snapshot_of(settled(3, topic())))
+    state = run(state, dead(1), dead(2), dead(3), alive(5, 5, 6, 7), alive(6, 5, 6, 7)).state
+    assert set(state.living) == {address(5), address(6)}
+    assert address(7) in state.addresses
+
+
+def test_given_a_refused_login_when_metadata_fails_then_no_client_is_rebuilt_and_the_sentence_says_why() -> None:
+    state = settled(2, topic())
+    refused = MetadataFailure(kind=FailureKind.AUTH, detail="topic t: not authorized")
+    for _ in range(7):
+        decision = run(state, refused)
+        state = decision.state
+        assert decision.instructions == ()
+    assert "metadata fails: topic t: not authorized" in decision.sentence
+    assert "metadata fails" not in run(state, answer(1, 2, topics=(topic(),))).sentence
+
+
+def test_given_an_asked_topic_when_one_answer_does_not_know_it_then_it_is_not_confirmed_missing() -> None:
+    state = run(settled(2), answer(1, 2, unknown=("x",))).state
+    assert not is_confirmed(state.absences.get(TopicName("x")))
+    for _ in range(2):
+        state = run(state, answer(1, 2, unknown=("x",))).state
+    assert is_confirmed(state.absences[TopicName("x")])
+    assert not snapshot_of(state).tombstones
+    assert TopicName("x") not in run(state, answer(1, 2, topics=(topic("x"),))).state.absences

@@ -169,6 +169,17 @@ def test_given_hold_when_a_partition_is_parked_then_nothing_is_planned() -> None
     assert planner(feed, onParked="hold").latest_offsets(start, None) is start
 
 
+def test_given_hold_and_a_deleted_topic_when_planned_then_the_others_go_on() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5), tp(0, "old"): partition_view(0, 9, gone=True)})
+    held = planner(feed, onParked="hold", failOnDataLoss="false")
+    assert held.latest_offsets({"t": {"0": 0}}, None) == {"t": {"0": 5}}
+
+
+def test_given_a_deleted_topic_in_the_feed_when_a_new_query_starts_then_it_is_left_out() -> None:
+    feed = feed_with({tp(0): partition_view(0, 5), tp(0, "old"): partition_view(0, 9, gone=True)})
+    assert planner(feed, startingOffsets="earliest").initial_offsets() == {"t": {"0": 0}}
+
+
 def test_given_a_new_empty_partition_when_planned_then_no_batch_is_made_for_it() -> None:
     feed = feed_with({tp(0): partition_view(0, 5), tp(1): partition_view(0, 0)})
     start = {"t": {"0": 5}}
