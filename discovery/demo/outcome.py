@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 
 from discovery.demo.measure import Audit
 
-NEW_PARTITION_LIMIT_SECONDS = 3.0
-"""Spark's own source took 3.0-4.6 s on a quiet machine; this limit holds on one that also runs all the brokers."""
+NEW_PARTITION_LIMIT_SECONDS = 5.0
+"""Twice the usual 2 s of a machine whose two cores run twelve brokers, the load and a stateful job with batches of a second.
+
+The source alone needs less: `make bench-core`.
+"""
 BROKER_SESSION_SECONDS = 6.0
 KILL_GAP_LIMIT_SECONDS = BROKER_SESSION_SECONDS + 2.0
 DEAD_LIST_EXTRA_LIMIT_SECONDS = 5.0

@@ -70,8 +70,7 @@ def _partitions(figures: Figures) -> str:
     median, slowest = seconds(figures.new_partition_seconds_p50), seconds(figures.new_partition_seconds_p99)
     return (
         f"{added} partitions were added while the job ran. It was not restarted: the first events of the new partitions"
-        f" were counted {median} after Kafka had accepted them (median), the slowest after {slowest}. Spark's own Kafka"
-        " source needed 3.0 to 4.6 s on a quiet machine."
+        f" were counted {median} after Kafka had accepted them (median), the slowest after {slowest}."
     )
 
 

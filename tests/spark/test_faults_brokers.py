@@ -111,8 +111,9 @@ def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_waits_in_few_
         load.stop()
     other.wait_rows(len(load.acknowledged))
     assert_exactly_once(other.rows(), load.acknowledged)
-    eventually(lambda: driver.tasks() <= 2, 20, "one slot per dead leader")
-    assert driver.tasks() >= 1
+    # Spark counts its tasks a moment late, so a single look may miss the one that waits.
+    eventually(lambda: 1 <= driver.tasks() <= 2, 20, "one slot per dead leader")
+    assert query.in_flight()
     heal(breakable)
     query.wait_rows(360)
     query.assert_alive()
