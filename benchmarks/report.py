@@ -85,8 +85,8 @@ it, every 10 ms, in the process that runs the loop.
 What falls short, and why:
 
 - **New partitions** come 0.2-0.3 s later than with Spark's own source on a quiet machine (in an earlier run of the same
-  day both took 0.76 s): CreatePartitions and the leader's election take 0.1-0.4 s, a batch 0.3 s, metadata is asked every
-  300 ms, and both sources wait for the trigger.
+  day both took 0.76 s): CreatePartitions and the leader's election take 0.1-0.4 s, a batch 0.3 s, metadata is asked
+  every 300 ms, and both sources wait for the trigger.
 - **A batch in flight** waits for its dead leader until the cluster elects another one (session timeout 6 s here).
 - **`latestOffset` under full load** misses 2 ms at the 99th percentile: a plan over 1 000 partitions takes 1.1 ms of
   processor time and then shares one interpreter with the loop's workers, which unpack the offsets of 333 partitions per
