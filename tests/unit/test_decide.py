@@ -1,4 +1,4 @@
-from discovery.core.answers import MetadataFailure, OffsetsAnswer, StuckCall, TopicIdsAnswer
+from discovery.core.answers import MetadataFailure, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
 from discovery.core.decide import Announce, Persist, Publish, RebuildClient
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
@@ -299,3 +299,13 @@ def test_given_an_asked_topic_when_one_answer_does_not_know_it_then_it_is_not_co
     assert is_confirmed(state.absences[TopicName("x")])
     assert not snapshot_of(state).tombstones
     assert TopicName("x") not in run(state, answer(1, 2, topics=(topic("x"),))).state.absences
+
+
+def test_given_a_connection_alone_when_told_then_the_verdict_stays_and_the_time_is_noted() -> None:
+    state = run(settled(2), ProbeOutcome(address=address(1), tcp_only=True), now=3.0).state
+    assert state.addresses[address(1)].alive
+    assert state.addresses[address(1)].asked_at == 3.0
+
+
+def test_given_no_pin_when_metadata_comes_then_nobody_fills_the_view() -> None:
+    assert run(initial_state([address(1), address(2)]), answer(1, 2, topics=(topic(),))).state.snapshot is None
