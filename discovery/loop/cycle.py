@@ -188,9 +188,8 @@ class Cycle:
                     del self._vetting[item.key]
             elif isinstance(item, tuple):
                 serial, answer = item
-                answers += [answer] * (
-                    serial == self._gateway_serial
-                )  # a discarded client may speak for another cluster
+                if serial == self._gateway_serial:  # a discarded client may speak for another cluster
+                    answers.append(answer)
             else:
                 answers.append(item)
                 if isinstance(item, ProbeOutcome):

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 
 import structlog
 import tenacity
@@ -23,7 +22,6 @@ class Supervisor:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.bugs = 0
-        self.last_turn_at = time.monotonic()
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
@@ -64,7 +62,6 @@ class Supervisor:
         first: Item | None = None
         while not self._stop.is_set():
             idle_seconds = self._cycle.turn(first)
-            self.last_turn_at = time.monotonic()
             first = self._next(idle_seconds)
 
     def _next(self, seconds: float) -> Item | None:
