@@ -121,7 +121,7 @@ def test_given_records_when_offsets_are_asked_then_start_and_end_are_told(subjec
     assert [ends[tp].offset for tp in tps] == [0, 7]
 
 
-def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_told_at_once(
+def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_told(
     subject: Subject, topic_name: str
 ) -> None:
     subject.create_topic(topic_name, 3)
@@ -131,8 +131,15 @@ def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_tol
         subject.add_partitions(topic_name, 6)
         eventually(lambda: (t := topic_in(gateway, topic_name)) and len(t.partitions) == 6, 10)
         new = partitions_of(topic_name, 6)[3:]
-        told = gateway.list_offsets(new, LATEST, timeout_seconds=TIMEOUT)
-    assert {tp: o.offset for tp, o in told.items()} == dict.fromkeys(new, 0)
+
+        # A broker may tell of partitions whose leaders still create them, so the first question may come too early.
+        # What must not happen is that the client answers from the leaders of before, which it keeps for 15 minutes.
+        def told() -> dict[TopicPartition, int]:
+            assert topic_in(gateway, topic_name)
+            offsets = gateway.list_offsets(new, LATEST, timeout_seconds=TIMEOUT)
+            return {tp: o.offset for tp, o in offsets.items()}
+
+        eventually(lambda: told() == dict.fromkeys(new, 0), 10)
 
 
 def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_and_later_times_are_absent(
