@@ -29,6 +29,14 @@ class DataLossError(DiscoveryError):
     """Records between two offsets can no longer be read, or a topic was recreated."""
 
 
+class ArbiterError(DiscoveryError):
+    """Where a range ends could not be settled with the driver; the task fails, and its retry asks again."""
+
+
+class OvertakenError(DiscoveryError):
+    """This attempt handed out records beyond an end that another attempt had settled; its retry stops there."""
+
+
 class StateError(DiscoveryError):
     """A state file is held by somebody else or cannot be written."""
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from discovery.core.model import BrokerAddress
+from discovery.fetch.arbiter import Arbiter
 from discovery.fetch.python_engine import fetch_with_python
 from discovery.fetch.ranges import FetchRange, FetchSettings
 
-__all__ = ["FetchRange", "FetchSettings", "fetch"]
+__all__ = ["Arbiter", "FetchRange", "FetchSettings", "fetch"]
 
 
 def fetch(
@@ -17,6 +18,7 @@ def fetch(
     settings: FetchSettings,
     *,
     on_waiting: Callable[[str], None],
+    arbiter: Arbiter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read every range to its end, readable ones first.
 
@@ -28,6 +30,7 @@ def fetch(
         brokers: 1..n vetted addresses of this moment; a changed list does not drop cached consumers.
         settings: See `FetchSettings`.
         on_waiting: Called on the caller's thread.
+        arbiter: Settles where ranges end; None: nothing is ever cut.
 
     Yields:
         Batches with exactly `schema(settings.include_headers)`; rows of one partition in offset order.
@@ -35,7 +38,9 @@ def fetch(
     Raises:
         DataLossError: `fail_on_data_loss` and records of a range were deleted or truncated.
         GatewayError: authentication or TLS failure, or an answer that is not retriable.
+        ArbiterError: the end of a range could not be settled.
+        OvertakenError: records were handed out beyond an end that another attempt had settled.
 
     Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
     """
-    return fetch_with_python(ranges, brokers, settings, on_waiting=on_waiting)
+    return fetch_with_python(ranges, brokers, settings, on_waiting=on_waiting, arbiter=arbiter)

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError
 
 from discovery.core.errors import DataLossError
 from discovery.core.model import BrokerAddress, TopicPartition
+from discovery.fetch.arbiter import Arbiter
 from discovery.fetch.columns import to_batch
 from discovery.fetch.consumers import CachedConsumer, give_back, partition_of, take
 from discovery.fetch.ranges import FetchRange, FetchSettings
@@ -37,6 +38,7 @@ def fetch_with_python(
     settings: FetchSettings,
     *,
     on_waiting: Callable[[str], None],
+    arbiter: Arbiter | None = None,  # noqa: ARG001 - not honoured yet
 ) -> Iterator[pa.RecordBatch]:
     """Read every range to its end; the contract is `discovery.fetch.api.fetch`.
 

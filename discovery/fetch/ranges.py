@@ -25,3 +25,7 @@ class FetchSettings:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     batch_rows: int = 10_000
+    engine: str = "auto"
+    """`native`, `python`, or `auto`: native where it works here, else python with one warning."""
+    max_memory_bytes: int = 64 << 20
+    """Bounds what one worker process holds of records that were not handed on yet."""
