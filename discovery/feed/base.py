@@ -22,7 +22,16 @@ from discovery.core.model import (
 )
 from discovery.loop.interest import Interest
 
-__all__ = ["AddressReport", "FeedView", "Interest", "OffsetService", "PartitionFeed", "PartitionView", "verdicts"]
+__all__ = [
+    "AddressReport",
+    "FeedView",
+    "Interest",
+    "OffsetService",
+    "PartitionFeed",
+    "PartitionView",
+    "SourceFeed",
+    "verdicts",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +151,8 @@ class OffsetService(Protocol):
         """Turn -2 (earliest), -1 (latest) or, with `by_timestamp`, epoch milliseconds into offsets.
 
         Returns:
-            Offsets >= 0; a partition whose leader did not answer, or with no record at or after the
-            timestamp, is absent.
+            Offsets >= 0; a partition whose leader did not answer is absent. With `by_timestamp`, -1 (latest) for a
+            partition that has no record at or after the timestamp.
 
         Raises:
             KafkaUnreachableError: nothing was answered at all.
@@ -155,3 +164,7 @@ class OffsetService(Protocol):
     ) -> Mapping[TopicPartition, int]:
         """Return a group's committed offsets; partitions without one are absent."""
         ...
+
+
+class SourceFeed(PartitionFeed, OffsetService, Protocol):
+    """What a Spark source needs of one object: the picture, and the questions."""

@@ -21,11 +21,13 @@ class OffsetSpec:
 
 EARLIEST = OffsetSpec()
 LATEST = OffsetSpec(latest=True)
+NO_RECORD = -1
+"""Told instead of an offset: the partition has no record at or after the timestamp. Told, hence not unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """An offset >= 0 and the leader epoch it was told under (None: unknown)."""
+    """An offset >= 0 (or NO_RECORD) and the leader epoch it was told under (None: unknown)."""
 
     offset: int
     leader_epoch: int | None = None
@@ -71,8 +73,8 @@ class Gateway(Protocol):
         """Ask for one offset per partition; callers pass the partitions of *one* leader.
 
         Returns:
-            Offsets >= 0. A partition whose offset is unknown (dead leader, error, negative) is absent;
-            for a timestamp after the last record the offset is absent too.
+            Offsets >= 0, and NO_RECORD for a timestamp after the last record. A partition whose offset is unknown
+            (dead leader, error) is absent.
 
         Raises:
             GatewayError: nothing was answered at all.

@@ -23,7 +23,7 @@ from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicMetadata, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.kafka import codes
-from discovery.kafka.base import OffsetAndEpoch, OffsetSpec
+from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
 from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
@@ -111,8 +111,11 @@ class ConfluentGateway:
             return {}
         raw = _raw_spec(spec)
         asked = {RawTopicPartition(tp.topic, tp.partition): raw for tp in partitions}
+        # A dead leader is reported as success with offset -1001; "no record after this timestamp" with -1.
+        least = 0 if spec.timestamp_milliseconds is None else NO_RECORD
         return self._call(
-            "offsets", lambda client: self._at_home(client, lambda: _offsets(client, asked, isolation, timeout_seconds))
+            "offsets",
+            lambda client: self._at_home(client, lambda: _offsets(client, asked, isolation, timeout_seconds, least)),
         )
 
     def _at_home(self, client: AdminClient, ask: Callable[[], T]) -> T:
@@ -278,15 +281,15 @@ def _offsets(
     asked: dict[RawTopicPartition, Any],
     isolation: Isolation,
     timeout_seconds: float,
+    least: int,
 ) -> Mapping[TopicPartition, OffsetAndEpoch]:
     futures = client.list_offsets(asked, isolation_level=_ISOLATION[isolation], request_timeout=timeout_seconds)
     done, failed = _settle(futures.items(), _deadline(timeout_seconds))
     unanswered = [exc for exc in failed if not is_told(exc)]
     if unanswered and not done:
         raise gateway_error(unanswered[0], "offsets")
-    # A dead leader is reported as success with offset -1001; so is "no record after this timestamp" with -1.
     return {
         TopicPartition(TopicName(raw.topic), raw.partition): OffsetAndEpoch(result.offset, result.leader_epoch)
         for raw, result in done
-        if result.offset >= 0
+        if result.offset >= least
     }

@@ -10,7 +10,7 @@ from discovery.config.client_options import map_client_options
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicMetadata, TopicName, TopicPartition
 from discovery.core.policy import Policy
-from discovery.kafka.base import EARLIEST, LATEST, Gateway, OffsetSpec
+from discovery.kafka.base import EARLIEST, LATEST, NO_RECORD, Gateway, OffsetSpec
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from tests.contract.subjects import FakeSubject, MockSubject, RealSubject, Subject, only_on, partitions_of
 from tests.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
@@ -142,7 +142,7 @@ def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_tol
         eventually(lambda: told() == dict.fromkeys(new, 0), 10)
 
 
-def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_and_later_times_are_absent(
+def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_or_that_there_is_none(
     subject: Subject, topic_name: str
 ) -> None:
     only_on(subject, FakeSubject, RealSubject)
@@ -154,7 +154,20 @@ def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_
         first = gateway.list_offsets(tps, OffsetSpec(timestamp_milliseconds=1), timeout_seconds=TIMEOUT)
         later = gateway.list_offsets(tps, OffsetSpec(timestamp_milliseconds=2**42), timeout_seconds=TIMEOUT)
     assert first[tps[0]].offset == 0
-    assert later == {}
+    assert later[tps[0]].offset == NO_RECORD
+
+
+def test_given_a_leader_that_does_not_answer_when_asked_by_time_then_its_partitions_are_absent(
+    subject: Subject, topic_name: str
+) -> None:
+    only_on(subject, FakeSubject, RealSubject)
+    subject.create_topic(topic_name, 3)
+    with gateway_of(subject) as gateway:
+        topic = settled(gateway, topic_name)
+        gateway.list_offsets(partitions_of(topic_name, 3), LATEST, timeout_seconds=TIMEOUT)
+        with subject.silent(2):
+            spec = OffsetSpec(timestamp_milliseconds=1)
+            assert gateway.list_offsets(led_by(topic, 2), spec, timeout_seconds=1) == {}
 
 
 def test_given_a_leader_that_does_not_answer_when_asked_then_its_partitions_are_absent_and_time_is_bounded(

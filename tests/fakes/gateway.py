@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from discovery.core.answers import MetadataAnswer, ProbeOutcome
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicName, TopicPartition, Verdict
-from discovery.kafka.base import OffsetAndEpoch, OffsetSpec
+from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from tests.fakes.cluster import FakeCluster, FakeNetwork, FakePartition, Health
 
 
@@ -68,9 +68,7 @@ class FakeGateway:
             if partition.leader is None or cluster.health[partition.leader] is not Health.UP:
                 waited = True
                 continue
-            offset = _offset(partition, spec, isolation)
-            if offset is not None:
-                told[tp] = OffsetAndEpoch(offset, partition.epoch)
+            told[tp] = OffsetAndEpoch(_offset(partition, spec, isolation), partition.epoch)
         if waited:
             self.network.clock.advance(timeout_seconds)
         return told
@@ -102,14 +100,15 @@ class FakeGateway:
         raise GatewayError(seen[0] if seen else FailureKind.TRANSIENT, f"no answer within {timeout_seconds:g} s")
 
 
-def _offset(partition: FakePartition, spec: OffsetSpec, isolation: Isolation) -> int | None:
+def _offset(partition: FakePartition, spec: OffsetSpec, isolation: Isolation) -> int:
     if spec.latest:
-        committed = isolation is Isolation.READ_COMMITTED and partition.stable is not None
-        return partition.stable if committed else partition.end
+        open_transaction = isolation is Isolation.READ_COMMITTED and partition.stable is not None
+        return (partition.stable or 0) if open_transaction else partition.end
     if spec.timestamp_milliseconds is None:
         return partition.start
     wanted = spec.timestamp_milliseconds
-    return next((offset for at, offset in partition.timestamps if at >= wanted and offset >= partition.start), None)
+    told = (offset for at, offset in partition.timestamps if at >= wanted and offset >= partition.start)
+    return next(told, NO_RECORD)
 
 
 @dataclass(frozen=True, slots=True)
