@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from discovery.core.clock import SystemClock
+from discovery.core.errors import ArbiterError, OvertakenError
 from discovery.core.model import BrokerAddress
 from discovery.fetch.arbiter import Arbiter
-from discovery.fetch.python_engine import fetch_with_python
+from discovery.fetch.cache import give_back, take
+from discovery.fetch.endings import Endings
+from discovery.fetch.python_client import PythonClient
 from discovery.fetch.ranges import FetchRange, FetchSettings
+from discovery.fetch.task import Task
 
 __all__ = ["Arbiter", "FetchRange", "FetchSettings", "fetch"]
 
@@ -43,4 +48,17 @@ def fetch(
 
     Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
     """
-    return fetch_with_python(ranges, brokers, settings, on_waiting=on_waiting, arbiter=arbiter)
+    endings = Endings([r for r in ranges if r.start_offset < r.end_offset], arbiter)
+    if not endings.to_read():
+        return
+    consumer = take(settings, brokers, PythonClient)
+    try:
+        task = Task(consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock())
+        yield from task.batches()
+    except (GeneratorExit, ArbiterError, OvertakenError):
+        give_back(consumer)
+        raise
+    except BaseException:
+        consumer.close()  # what it delivered last may not have been counted: its position is not to be trusted
+        raise
+    give_back(consumer)

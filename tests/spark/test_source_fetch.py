@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from discovery.core.errors import DataLossError, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.consumers import close_all
+from discovery.fetch.cache import close_all
 from discovery.fetch.schema import schema
 from discovery.localkafka.cluster import LocalKafka
 from tests.kafka_fixtures import KafkaFactory
