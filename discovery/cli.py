@@ -4,12 +4,13 @@ import sys
 
 import typer
 
-from discovery import cli_state
+from discovery import cli_config, cli_state
 from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
 from discovery.localkafka.commands import local_kafka_app
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(local_kafka_app, name="local-kafka")
 app.command()(demo)

@@ -1,0 +1,73 @@
+"""`kafka-discovery config`: what is in force and who said so, before anything starts."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discovery.config.layers import Where
+from discovery.config.provenance import Effective, load
+
+app = typer.Typer(no_args_is_help=True, help=__doc__)
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file.")]
+Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="host:port,host:port of the only cluster.")]
+Host = Annotated[str | None, typer.Option("--host", help="Address of the API; beyond loopback a token is required.")]
+Port = Annotated[int | None, typer.Option("--port", help="Port of the API and the status page; 0: any free one.")]
+ProbeHost = Annotated[str | None, typer.Option("--probe-host", help="Address of probes and metrics.")]
+ProbePort = Annotated[int | None, typer.Option("--probe-port", help="Port of probes and metrics; 0: any free one.")]
+StateDir = Annotated[Path | None, typer.Option("--state-dir", help="Folder of the last good views.")]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the token of the API.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def typed(
+    *,
+    bootstrap: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    probe_host: str | None = None,
+    probe_port: int | None = None,
+    state_dir: Path | None = None,
+    token_file: Path | None = None,
+) -> dict[Where, tuple[str, object]]:
+    """Return what was typed, by setting, with the option that said it."""
+    return {
+        ("bootstrap_servers",): ("--bootstrap", bootstrap),
+        ("api", "host"): ("--host", host),
+        ("api", "port"): ("--port", port),
+        ("api", "token_file"): ("--token-file", token_file),
+        ("probes", "host"): ("--probe-host", probe_host),
+        ("probes", "port"): ("--probe-port", probe_port),
+        ("state_dir",): ("--state-dir", state_dir),
+    }
+
+
+@app.command("print")
+def print_settings(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as_json: AsJson = False) -> None:
+    """Show every setting in force, secrets hidden, with where it came from."""
+    rows = _load(config, bootstrap).rows()
+    if as_json:
+        typer.echo(json.dumps([{"name": n, "value": v, "origin": o} for n, v, o in rows], indent=2))
+        return
+    width = max(len(name) for name, _, _ in rows)
+    for name, value, origin in rows:
+        typer.echo(f"{name:<{width}}  {value or '-'}  ({origin})")
+
+
+@app.command()
+def check(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as_json: AsJson = False) -> None:
+    """Say whether the service would start with this; exit code 2 and the reason if not."""
+    effective = _load(config, bootstrap)
+    clusters = sorted(effective.settings.clusters)
+    if as_json:
+        typer.echo(json.dumps({"ok": True, "clusters": clusters, "ignored": effective.ignored}, indent=2))
+        return
+    for name in effective.ignored:
+        typer.echo(f"note: {name} is no setting of ours and is ignored")
+    typer.echo(f"the configuration is sound: {len(clusters)} cluster(s): {', '.join(clusters)}")
+
+
+def _load(config: Path | None, bootstrap: str | None) -> Effective:
+    return load(config=config, environment=os.environ, options=typed(bootstrap=bootstrap))

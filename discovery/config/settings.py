@@ -1,0 +1,252 @@
+"""What the service can be told, as frozen values that check themselves and each other.
+
+The names here are the names of the file; environment and command line spell the same names. `load.py` brings the
+layers together, `provenance.py` remembers who said what, `reference.py` writes the page.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from discovery.config.client_options import ClientOptions, map_client_options
+from discovery.config.durations import seconds
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, ClusterId, TopicName, parse_bootstrap_servers
+from discovery.core.policy import Policy
+
+_T = TypeVar("_T")
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+RESERVED = frozenset({"default"})
+"""Means "the only one" in addresses; so it may name a cluster only where there is one."""
+
+
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Duration = Annotated[float, BeforeValidator(seconds), Field(gt=0, lt=float("inf"))]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class Section(BaseModel):
+    """A table of the file: unknown names are errors, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ApiSettings(Section):
+    """The listener of the HTTP API and of the status page."""
+
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on. Any but a loopback address needs `token_file`."
+    )
+    port: Port = Field(default=9463, description="Port of the API and the status page; 0 takes a free one.")
+    token_file: Path | None = Field(
+        default=None, description="File with the bearer token that every request must carry."
+    )
+    tls_certificate_file: Path | None = Field(
+        default=None, description="PEM file with the certificate chain of the API."
+    )
+    tls_key_file: Path | None = Field(default=None, description="PEM file with the private key of the certificate.")
+    waiters_max: int = Field(default=10_000, ge=1, description="Requests that may wait for a change at the same time.")
+    connections_max: int = Field(default=12_000, ge=2, description="Connections that may be open at the same time.")
+    body_max_bytes: int = Field(default=1_048_576, ge=1_024, description="Largest request body.")
+    header_max_bytes: int = Field(default=16_384, ge=1_024, description="Largest request line and headers together.")
+    request_timeout_seconds: Duration = Field(
+        default=10.0, description="How long a client may take to send a request, headers and body."
+    )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this host can reach the API."""
+        return _is_loopback(self.host)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.is_loopback and self.token_file is None:
+            raise ValueError(
+                f"host: {self.host!r} is not a loopback address, so a token is required; set api.token_file or use"
+                " 127.0.0.1"
+            )
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_certificate_file and tls_key_file belong together; set both or none")
+        if self.waiters_max >= self.connections_max:
+            raise ValueError(
+                f"need waiters_max < connections_max, but waiters_max={self.waiters_max} and"
+                f" connections_max={self.connections_max}; change one of them"
+            )
+        return self
+
+
+class ProbeSettings(Section):
+    """The listener of health probes and metrics: no token, nothing else to be had there."""
+
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on; 0.0.0.0 for Kubernetes probes and Prometheus."
+    )
+    port: Port = Field(default=9464, description="Port of /livez, /readyz, /startupz and /metrics; 0 takes a free one.")
+
+
+class LogSettings(Section):
+    """The log on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is written."
+    )
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="`auto`: text on a terminal, else JSON."
+    )
+
+
+class MetricsSettings(Section):
+    """Bounds of what a scrape may return."""
+
+    topics_max: int = Field(
+        default=1_000, ge=1, description="Topics with series of their own; the rest is `__other__`."
+    )
+    consumers_max: int = Field(
+        default=500, ge=1, description="Consumers with series of their own; the rest is left out."
+    )
+
+
+class ClusterSettings(Section):
+    """One Kafka cluster to follow."""
+
+    bootstrap_servers: tuple[BrokerAddress, ...] = Field(
+        description="First contacts, host:port; any that lives will do."
+    )
+    cluster_id: str | None = Field(
+        default=None, min_length=1, description="The right cluster; else the first one agreed on."
+    )
+    topics: Names = Field(default=(), description="Topics to follow; all but Kafka's internal ones if none is named.")
+    topic_pattern: str | None = Field(
+        default=None, description="Follow the topics in which this regular expression is found."
+    )
+    client: dict[str, str] = Field(
+        default_factory=dict,
+        description="Client options under their JVM names; `<name>_file` reads the value from a file.",
+    )
+    loop: dict[str, float | str] = Field(
+        default_factory=dict, description="Settings of `[loop]` that differ for this cluster."
+    )
+
+    @field_validator("bootstrap_servers", mode="before")
+    @classmethod
+    def _addresses(cls, value: object) -> object:
+        listed = _listed(value)
+        if isinstance(listed, (list, tuple)):
+            return _parsed(",".join(map(str, listed)))
+        return listed
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.topics and self.topic_pattern is not None:
+            raise ValueError("topics and topic_pattern exclude each other; keep one")
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as error:
+            raise ValueError(f"topic_pattern: {self.topic_pattern!r} is not a regular expression: {error}") from None
+        return self
+
+    @property
+    def pin(self) -> ClusterId | None:
+        """The cluster id the user insists on."""
+        return ClusterId(self.cluster_id) if self.cluster_id else None
+
+    @property
+    def topic_names(self) -> tuple[TopicName, ...]:
+        """The topics by name."""
+        return tuple(dict.fromkeys(map(TopicName, self.topics)))
+
+    @property
+    def client_options(self) -> ClientOptions:
+        """The client options as librdkafka takes them."""
+        return map_client_options(self.client)
+
+
+class Settings(Section):
+    """Everything the service can be told."""
+
+    state_dir: Path | None = Field(
+        default=None, description="Folder of the last good views; the user's state folder if unset."
+    )
+    silence_seconds: Duration = Field(
+        default=30.0,
+        description="A consumer that says nothing for so long is forgotten (its lag is no longer exported).",
+    )
+    events_max: int = Field(default=1_000, ge=10, le=100_000, description="Events kept per cluster for /v1/events.")
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    probes: ProbeSettings = Field(default_factory=ProbeSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    loop: dict[str, float | str] = Field(
+        default_factory=dict, description="Rhythms and limits of every cluster's loop."
+    )
+    clusters: dict[str, ClusterSettings] = Field(min_length=1, description="The clusters, by a name of your choice.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, cluster in self.clusters.items():
+            if not _CLUSTER_NAME.fullmatch(name):
+                raise ValueError(f"clusters.{name}: a name is 1..63 letters, digits, dots, dashes; choose another")
+            if name in RESERVED and len(self.clusters) > 1:
+                raise ValueError(f"clusters.{name}: this name means the only cluster; with several choose another")
+            _named(f"clusters.{name}.client", partial(map_client_options, cluster.client))
+            self.policy(name)
+        if self.api.port == self.probes.port != 0 and self.api.host == self.probes.host:
+            raise ValueError(f"api.port and probes.port are both {self.api.port} on {self.api.host}; change one")
+        return self
+
+    def policy(self, cluster: str) -> Policy:
+        """Return the limits of one cluster's loop: its own over the common ones over the defaults.
+
+        Raises:
+            ValueError: an unknown name, no duration, or durations in the wrong order; names the place.
+        """
+        own = _policy_values(self.clusters[cluster].loop, where=f"clusters.{cluster}.loop")
+        common = _policy_values(self.loop, where="loop")
+        return _named(f"clusters.{cluster}.loop" if own else "loop", lambda: Policy(**{**common, **own}))
+
+
+def _parsed(text: str) -> tuple[BrokerAddress, ...]:
+    try:
+        return parse_bootstrap_servers(text, option="bootstrap_servers")
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("bootstrap_servers: ")) from error
+
+
+def _policy_values(given: Mapping[str, float | str], *, where: str) -> dict[str, Any]:
+    known = {field.name: field.type for field in fields(Policy)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{where}.{name}: unknown setting; known are {', '.join(sorted(known))}")
+        try:
+            number = seconds(value)
+        except ValueError as error:
+            raise ValueError(f"{where}.{name}: {value!r}: {error}") from None
+        values[name] = int(number) if known[name] is int else number
+    return values
+
+
+def _named(where: str, make: Callable[[], _T]) -> _T:
+    try:
+        return make()
+    except ConfigError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
