@@ -49,6 +49,8 @@ class MetadataAnswer:
     complete: bool = False
     """True when all topics were asked for, so that absence means "does not exist"."""
     controller_id: BrokerId | None = None
+    elapsed_seconds: float = 0.0
+    """How long the request took; for metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class MetadataFailure:
 
     kind: FailureKind
     detail: str
+    elapsed_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,19 @@ _EARLIEST, _LATEST = -2, -1
 _log = structlog.get_logger("discovery.feed")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a loop itself is doing, whatever Kafka does."""
+
+    idle_seconds: float | None
+    """Since its last turn began; None: it was never started."""
+    stuck_calls: int = 0
+    stuck_calls_total: int = 0
+    clients_built: int = 0
+    bugs: int = 0
+    state_write_failures: int = 0
+
+
 class EmbeddedFeed:
     """`PartitionFeed` and `OffsetService` over a loop in this process. Thread-safe; the constructor does no I/O."""
 
@@ -54,6 +67,7 @@ class EmbeddedFeed:
         factory: GatewayFactory | None = None,
         vetter: Vetter | None = None,
         clock: Clock | None = None,
+        on_picture: Callable[[Picture], None] | None = None,
     ) -> None:
         """Remember what to follow.
 
@@ -68,12 +82,14 @@ class EmbeddedFeed:
             factory: Makes pooled clients; librdkafka if None.
             vetter: Asks addresses; librdkafka if None.
             clock: The system's if None.
+            on_picture: Hears of every picture after it is shown, on the loop's thread; must be quick.
         """
         self._bootstrap = tuple(bootstrap)
         self._interest = interest
         self._policy = policy or Policy()
         self._cluster_id = cluster_id
         self._clock = clock or SystemClock()
+        self._on_picture = on_picture
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
         self._factory = factory or ConfluentGatewayFactory(options, self._policy)
@@ -155,7 +171,7 @@ class EmbeddedFeed:
         self._taken_in(cycle, deadline)
         asks = [LeaderAsk(leader_id=i, partitions=tps, with_start=True) for i, tps in cycle.leaders().items()]
         work = {
-            ask.leader_id: partial(ask_offsets, gateway, ask, self._interest.isolation, self._policy) for ask in asks
+            ask.leader_id: partial(ask_offsets, gateway, ask, self._interest.isolations, self._policy) for ask in asks
         }
         told = self._gather(work, "refresh", deadline)
         for ask in asks:
@@ -167,6 +183,18 @@ class EmbeddedFeed:
         if cycle.gateway_serial != serial:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
         return self.view()
+
+    def vitals(self) -> Vitals:
+        """Return how the loop itself is doing; from memory. Thread-safe."""
+        cycle, calls, supervisor = self._cycle, self._calls, self._supervisor
+        return Vitals(
+            idle_seconds=self._clock.monotonic() - cycle.turned_at if cycle else None,
+            stuck_calls=calls.stuck if calls else 0,
+            stuck_calls_total=calls.stuck_total if calls else 0,
+            clients_built=cycle.gateway_serial if cycle else 0,
+            bugs=supervisor.bugs if supervisor else 0,
+            state_write_failures=self._store.write_failures if self._store else 0,
+        )
 
     def ack(self, generation: Generation) -> None:
         """See `PartitionFeed.ack`."""
@@ -231,6 +259,8 @@ class EmbeddedFeed:
             self._view = view
             self._confirmed_at = picture.state.confirmed_at
             self._changed.notify_all()
+        if self._on_picture is not None:
+            self._on_picture(picture)
 
     def _on_call_error(self, key: str, error: Exception) -> None:
         if self._supervisor is not None:

@@ -1,6 +1,6 @@
 """Questions to one leader, put together into one answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from discovery.core.answers import OffsetsAnswer
 from discovery.core.errors import GatewayError
@@ -12,22 +12,26 @@ from discovery.loop.offsets import LeaderAsk
 _Told = Mapping[TopicPartition, OffsetAndEpoch]
 
 
-def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolation: Isolation, policy: Policy) -> OffsetsAnswer:
+def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolations: Sequence[Isolation], policy: Policy) -> OffsetsAnswer:
     """Ask one leader for the ends, and the starts where wanted; silence is an answer with nothing in it.
 
-    A partition counts as told only with its end: a start alone plans nothing.
+    A partition counts as told only with all ends asked for: a start alone plans nothing.
 
-    Runs: a worker of the loop; blocks <= 2 x (offsets timeout + 1 s).
+    Runs: a worker of the loop; blocks <= (isolations + 1) x (offsets timeout + 1 s).
     """
     timeout = policy.offsets_timeout_seconds
     try:
-        ends = gateway.list_offsets(ask.partitions, LATEST, isolation=isolation, timeout_seconds=timeout)
+        ends = {
+            isolation: gateway.list_offsets(ask.partitions, LATEST, isolation=isolation, timeout_seconds=timeout)
+            for isolation in isolations
+        }
+        told = frozenset.intersection(*(frozenset(one) for one in ends.values()))
         starts: _Told = {}
-        if ask.with_start and ends:
-            starts = gateway.list_offsets(tuple(ends), EARLIEST, timeout_seconds=timeout)
+        if ask.with_start and told:
+            starts = gateway.list_offsets(tuple(told), EARLIEST, timeout_seconds=timeout)
     except GatewayError as error:
         return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail=error.detail)
-    offsets = {tp: _offsets(end, starts.get(tp), isolation) for tp, end in ends.items()}
+    offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in told}
     detail = "" if len(offsets) == len(ask.partitions) else _why(offsets, timeout)
     return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets=offsets, detail=detail)
 
@@ -36,11 +40,12 @@ def _why(offsets: Mapping[TopicPartition, PartitionOffsets], timeout_seconds: fl
     return "it no longer leads it, or not yet" if offsets else f"no answer within {timeout_seconds:g} s"
 
 
-def _offsets(end: OffsetAndEpoch, start: OffsetAndEpoch | None, isolation: Isolation) -> PartitionOffsets:
-    committed = isolation is Isolation.READ_COMMITTED
+def _offsets(ends: Mapping[Isolation, OffsetAndEpoch], start: OffsetAndEpoch | None) -> PartitionOffsets:
+    high, stable = ends.get(Isolation.READ_UNCOMMITTED), ends.get(Isolation.READ_COMMITTED)
+    epochs = [end.leader_epoch for end in ends.values() if end.leader_epoch is not None]
     return PartitionOffsets(
         start_offset=start.offset if start else None,
-        high_watermark=None if committed else end.offset,
-        last_stable_offset=end.offset if committed else None,
-        leader_epoch=end.leader_epoch,
+        high_watermark=high.offset if high else None,
+        last_stable_offset=stable.offset if stable else None,
+        leader_epoch=max(epochs, default=None),
     )

@@ -63,6 +63,8 @@ class Picture:
     events: tuple[Event, ...] = ()
     touched: frozenset[TopicPartition] = frozenset()
     """Partitions whose offsets were asked for and answered, or not, in this turn."""
+    answers: tuple[Answer, ...] = ()
+    """What was taken in: for counting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ class Cycle:
         self._show = show
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.gateway: Gateway | None = None
+        self.turned_at = clock.monotonic()
+        """When the last turn began: tells whether the loop lives."""
         self._gateway_serial = 0
         self._book = OffsetBook()
         self._schedule = OffsetsSchedule(policy)
@@ -162,7 +166,7 @@ class Cycle:
 
         Runs: the loop's thread; blocks only to write the state file when the snapshot changed.
         """
-        now = self._clock.monotonic()
+        now = self.turned_at = self._clock.monotonic()
         answers, barriers = self._drain(first)
         decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall())
         self._state = decision.state
@@ -306,13 +310,16 @@ class Cycle:
 
     def metadata(self, gateway: Gateway) -> MetadataAnswer | MetadataFailure:
         """Ask for the followed topics; a failure is an answer too. Runs: a worker's or a waiter's thread."""
+        began = self._clock.monotonic()
         try:
             told = gateway.fetch_metadata(
                 self._interest.asked_topics, timeout_seconds=self._policy.request_timeout_seconds
             )
         except GatewayError as error:
-            return MetadataFailure(kind=error.kind, detail=error.detail)
-        return self._interest.filtered(told)
+            return MetadataFailure(
+                kind=error.kind, detail=error.detail, elapsed_seconds=self._clock.monotonic() - began
+            )
+        return replace(self._interest.filtered(told), elapsed_seconds=self._clock.monotonic() - began)
 
     def _topic_ids_answer(self, gateway: Gateway, serial: int, asked_at: float) -> None:
         snapshot = self._state.snapshot
@@ -328,7 +335,7 @@ class Cycle:
 
     def _ask_leader(self, gateway: Gateway, serial: int, ask: LeaderAsk, now: float) -> None:
         def work() -> None:
-            self.inbox.put((serial, ask_offsets(gateway, ask, self._interest.isolation, self._policy)))
+            self.inbox.put((serial, ask_offsets(gateway, ask, self._interest.isolations, self._policy)))
 
         if self._start(f"offsets {ask.leader_id}", work, 2 * self._policy.offsets_timeout_seconds):
             self._schedule.asked(ask, now)
@@ -339,7 +346,14 @@ class Cycle:
         if answers or events or decision.sentence != self._sentence:
             touched = frozenset(tp for a in answers if isinstance(a, OffsetsAnswer) for tp in a.asked)
             self._show(
-                Picture(state=self._state, book=self._book, sentence=decision.sentence, events=events, touched=touched)
+                Picture(
+                    state=self._state,
+                    book=self._book,
+                    sentence=decision.sentence,
+                    events=events,
+                    touched=touched,
+                    answers=tuple(answers),
+                )
             )
         self._sentence = decision.sentence
 

@@ -25,6 +25,8 @@ class Interest:
     assigned: tuple[TopicPartition, ...] = ()
     """`assign`: exactly these partitions; new ones are not discovered."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    both_ends: bool = False
+    """Ask for high watermarks and last stable offsets: one loop then serves readers of either isolation."""
 
     def __post_init__(self) -> None:
         """Check that exactly one is given and that the pattern compiles."""
@@ -42,6 +44,11 @@ class Interest:
         if self.pattern is not None:
             return None
         return self.topics or tuple(dict.fromkeys(tp.topic for tp in self.assigned))
+
+    @property
+    def isolations(self) -> tuple[Isolation, ...]:
+        """Which ends to ask for."""
+        return tuple(Isolation) if self.both_ends else (self.isolation,)
 
     def wants_topic(self, name: TopicName) -> bool:
         """Tell whether any partition of the topic is followed; Kafka's internal topics only when named."""

@@ -1,0 +1,24 @@
+"""One leader's answer for readers of both isolations."""
+
+from discovery.core.model import BrokerId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.policy import Policy
+from discovery.loop.asking import ask_offsets
+from discovery.loop.interest import Interest
+from discovery.loop.offsets import LeaderAsk
+from tests.fakes.cluster import FakeCluster, FakeNetwork
+from tests.fakes.gateway import FakeGateway
+
+
+def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation_has_its_own() -> None:
+    cluster = FakeCluster(FakeNetwork())
+    cluster.create_topic("t", 2)
+    tp = TopicPartition(TopicName("t"), 0)
+    cluster.append("t", 0, 9)
+    cluster.partition(tp).stable = 4
+    gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
+    ask = LeaderAsk(leader_id=BrokerId(1), partitions=(tp,), with_start=True)
+    for both, expected in ((True, (9, 4)), (False, (9, None))):
+        interest = Interest(topics=(TopicName("t"),), both_ends=both)
+        told = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
+        assert (told.high_watermark, told.last_stable_offset) == expected
+        assert told.start_offset == 0
