@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -15,8 +15,10 @@ from pyspark.sql.types import (
 )
 
 from discovery.core.errors import ConfigError
-from spark_jobs.source.options import SourceOptions, parse_options
-from spark_jobs.source.reader import KafkaDiscoveryStreamReader, one_line
+from spark_jobs.source.batch import KafkaDiscoveryReader
+from spark_jobs.source.border import crossing, one_line
+from spark_jobs.source.options import SourceOptions, check_batch, check_stream, parse_options
+from spark_jobs.source.reader import KafkaDiscoveryStreamReader
 
 _COLUMNS = (
     StructField("key", BinaryType()),
@@ -52,11 +54,23 @@ class DefaultSource(DataSource):
         """Return the native source's columns, every one nullable as there."""
         return StructType([*_COLUMNS, *([_HEADERS] if self._parsed.include_headers else [])])
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make the reader of one batch read; no I/O."""
+        self._refuse_other(schema)
+        with crossing():
+            check_batch(self._parsed)
+        return KafkaDiscoveryReader(self._parsed)
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Make the reader; no I/O."""
+        """Make the reader of a streaming query; no I/O."""
+        self._refuse_other(schema)
+        with crossing():
+            check_stream(self._parsed)
+        return KafkaDiscoveryStreamReader(self._parsed)
+
+    def _refuse_other(self, schema: StructType) -> None:
         if schema != self.schema():
             raise one_line(ConfigError("schema: the columns of kafka-discovery are fixed; remove .schema(...)"))
-        return KafkaDiscoveryStreamReader(self._parsed)
 
 
 def _parse(options: Mapping[str, str]) -> SourceOptions:

@@ -14,6 +14,33 @@ _LONGEST_WAIT_SECONDS = 60.0
 _REFRESH_SECONDS = 10.0
 
 
+def longest_wait_seconds(options: SourceOptions) -> float:
+    """Return how long a bounded read waits for a partition that cannot be read.
+
+    Runs: anywhere (pure).
+    """
+    return min(_LONGEST_WAIT_SECONDS, options.startup_timeout_seconds)
+
+
+def fresh_view(feed: PartitionFeed, clock: Clock, patience: Patience, *, wait_seconds: float) -> FeedView:
+    """Ask Kafka for everything, again and again until it answers.
+
+    Raises:
+        KafkaUnreachableError: nobody answered within `wait_seconds`; carries a verdict per address.
+
+    Runs: driver; blocks <= wait_seconds.
+    """
+    deadline = clock.monotonic() + wait_seconds
+    while True:
+        remaining = deadline - clock.monotonic()
+        try:
+            return feed.refresh(max(min(_REFRESH_SECONDS, remaining), 0.1))
+        except KafkaUnreachableError:
+            if clock.monotonic() >= deadline:
+                raise
+            patience.wait(lambda _: False, min(1.0, max(deadline - clock.monotonic(), 0.0)))
+
+
 class Target:
     """The end of a bounded run, fixed by a fresh answer. One thread.
 
@@ -28,10 +55,10 @@ class Target:
 
         Runs: driver, once; blocks <= `wait_seconds`.
         """
-        self.wait_seconds = min(_LONGEST_WAIT_SECONDS, options.startup_timeout_seconds)
+        self.wait_seconds = longest_wait_seconds(options)
         self._feed = feed
         self._isolation = options.interest.isolation
-        view = self._refreshed(clock, patience)
+        view = fresh_view(feed, clock, patience, wait_seconds=self.wait_seconds)
         ends = {tp: self._readable_end(view, tp) for tp, known in view.partitions.items() if not known.gone}
         self.ends: Offsets = {tp: end for tp, end in ends.items() if end is not None}
         self._owed = frozenset(tp for tp, end in ends.items() if end is None)
@@ -63,17 +90,6 @@ class Target:
             f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {describe(reasons)}; "
             "everything else is read; run it again when their leaders are back"
         )
-
-    def _refreshed(self, clock: Clock, patience: Patience) -> FeedView:
-        deadline = clock.monotonic() + self.wait_seconds
-        while True:
-            remaining = deadline - clock.monotonic()
-            try:
-                return self._feed.refresh(max(min(_REFRESH_SECONDS, remaining), 0.1))
-            except KafkaUnreachableError:
-                if clock.monotonic() >= deadline:
-                    raise
-                patience.wait(lambda _: False, min(1.0, max(deadline - clock.monotonic(), 0.0)))
 
     def _readable_end(self, view: FeedView, tp: TopicPartition) -> int | None:
         partition = view.partitions.get(tp)

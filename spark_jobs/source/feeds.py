@@ -4,7 +4,7 @@ from typing import Protocol
 
 from discovery.config.logs import configure_logging
 from discovery.core.policy import Policy
-from discovery.feed.base import PartitionFeed
+from discovery.feed.base import SourceFeed
 from discovery.store.locations import default_state_dir
 from spark_jobs.source.options import SourceOptions
 
@@ -12,12 +12,12 @@ from spark_jobs.source.options import SourceOptions
 class FeedFactory(Protocol):
     """Makes the feed of one reader; does no I/O. Picklable, since readers are."""
 
-    def __call__(self, options: SourceOptions) -> PartitionFeed:
+    def __call__(self, options: SourceOptions) -> SourceFeed:
         """Build it, unstarted."""
         ...
 
 
-def embedded_feed(options: SourceOptions) -> PartitionFeed:
+def embedded_feed(options: SourceOptions) -> SourceFeed:
     """Build a feed that runs its discovery loop in this process.
 
     Runs: Spark's driver-side source runner; no I/O.

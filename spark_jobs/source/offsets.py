@@ -14,6 +14,9 @@ EARLIEST = -2
 LATEST = -1
 """In a checkpoint: no leader told the end when the query began at "latest"; it becomes a number as soon as one does."""
 
+_OFFSET = (EARLIEST, f"an offset (0 or more, {LATEST} for latest, {EARLIEST} for earliest)")
+_TIME = (0, "a time in milliseconds since 1970-01-01 UTC (a whole number, 0 or more)")
+
 
 def parse_offsets(raw: object, *, what: str) -> Offsets:
     """Read an offsets object as Spark hands it over, or its JSON text.
@@ -30,14 +33,18 @@ def parse_offsets(raw: object, *, what: str) -> Offsets:
 
     Runs: anywhere (pure).
     """
-    topics = _load(raw, what) if isinstance(raw, str) else raw
-    if not isinstance(topics, Mapping):
-        raise ConfigError(f'{what}: expected an object like {{"topic": {{"0": 123}}}}, not {_short(topics)}')
-    return {
-        _partition(topic, partition, what): _offset(topic, partition, offset, what)
-        for topic, partitions in topics.items()
-        for partition, offset in _partitions(topic, partitions, what).items()
-    }
+    return {tp: _number(tp, offset, _OFFSET, what) for tp, offset in _leaves(raw, what)}
+
+
+def parse_timestamps(text: str, *, what: str) -> dict[TopicPartition, int]:
+    """Read `{"topic": {"0": 1767225600000}}`: milliseconds since the epoch by partition.
+
+    Raises:
+        ConfigError: it has another shape; names position, topic or partition.
+
+    Runs: anywhere (pure).
+    """
+    return {tp: _number(tp, time, _TIME, what) for tp, time in _leaves(text, what)}
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
@@ -72,6 +79,17 @@ def merge(start: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, 
     return {**start, **planned}
 
 
+def _leaves(raw: object, what: str) -> list[tuple[TopicPartition, object]]:
+    topics = _load(raw, what) if isinstance(raw, str) else raw
+    if not isinstance(topics, Mapping):
+        raise ConfigError(f'{what}: expected an object like {{"topic": {{"0": 123}}}}, not {_short(topics)}')
+    return [
+        (_partition(topic, partition, what), value)
+        for topic, partitions in topics.items()
+        for partition, value in _partitions(topic, partitions, what).items()
+    ]
+
+
 def _load(text: str, what: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=_without_repeats)
@@ -104,13 +122,11 @@ def _partition(topic: str, partition: object, what: str) -> TopicPartition:
     return TopicPartition(TopicName(topic), int(text))
 
 
-def _offset(topic: str, partition: object, offset: object, what: str) -> int:
-    if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
-        raise ConfigError(
-            f"{what}: topic {topic}, partition {partition}: {_short(offset)} is not an offset "
-            f"(0 or more, {LATEST} for latest, {EARLIEST} for earliest)"
-        )
-    return offset
+def _number(tp: TopicPartition, value: object, kind: tuple[int, str], what: str) -> int:
+    least, expected = kind
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise ConfigError(f"{what}: topic {tp.topic}, partition {tp.partition}: {_short(value)} is not {expected}")
+    return value
 
 
 def _short(value: object, limit: int = 60) -> str:

@@ -12,8 +12,19 @@ from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.feed.base import Interest
+from spark_jobs.source.bounds import (
+    ENDING,
+    STARTING,
+    STRATEGY,
+    Bound,
+    NoneAfter,
+    check_batch_bounds,
+    ignored,
+    option_of,
+    parse_bound,
+)
 from spark_jobs.source.durations import parse_duration
-from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets
+from spark_jobs.source.offsets import EARLIEST, LATEST
 from spark_jobs.source.plan import OnParked
 
 _T = TypeVar("_T")
@@ -22,7 +33,9 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 KNOWN = (
     *_STRATEGIES,
-    "startingOffsets",
+    *STARTING.all,
+    STRATEGY,
+    *ENDING.all,
     "maxOffsetsPerTrigger",
     "minPartitions",
     "failOnDataLoss",
@@ -36,15 +49,9 @@ KNOWN = (
     "fetchEngine",
 )
 NOT_YET = {
-    "startingTimestamp": "use startingOffsets",
-    "startingOffsetsByTimestamp": "use startingOffsets",
-    "startingOffsetsByTimestampStrategy": "use startingOffsets",
     "minOffsetsPerTrigger": "use a longer trigger interval",
     "maxTriggerDelay": "use a longer trigger interval",
     "maxRecordsPerPartition": "use minPartitions",
-    "endingOffsets": "it is for batch reads; use Trigger.AvailableNow",
-    "endingTimestamp": "it is for batch reads; use Trigger.AvailableNow",
-    "endingOffsetsByTimestamp": "it is for batch reads; use Trigger.AvailableNow",
     "kafkaConsumer.pollTimeoutMs": "remove it: a task waits for its leader and says so",
     "fetchOffset.numRetries": "remove it: offsets come from the discovery loop, which retries by itself",
     "fetchOffset.retryIntervalMs": "remove it: offsets come from the discovery loop, which retries by itself",
@@ -60,8 +67,10 @@ class SourceOptions:
     bootstrap: tuple[BrokerAddress, ...]
     interest: Interest
     client: ClientOptions
-    starting: int | Offsets = LATEST
-    """EARLIEST, LATEST, or offsets by partition."""
+    starting: Bound | None = None
+    """None: not given; see `stream_start` and `batch_start`."""
+    ending: Bound | None = None
+    """Batch reads only."""
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
@@ -73,6 +82,23 @@ class SourceOptions:
     cluster_id: ClusterId | None = None
     group_id_prefix: str = "spark-kafka-discovery"
     fetch_engine: str = "auto"
+    notes: tuple[str, ...] = ()
+    """What a user should know about options that were accepted; logged at the start."""
+
+    @property
+    def stream_start(self) -> Bound:
+        """Where a new streaming query begins; by default at the end, as in the native source."""
+        return LATEST if self.starting is None else self.starting
+
+    @property
+    def batch_start(self) -> Bound:
+        """Where a batch read begins; by default at the beginning."""
+        return EARLIEST if self.starting is None else self.starting
+
+    @property
+    def batch_end(self) -> Bound:
+        """Where a batch read ends; by default at the end of this moment."""
+        return LATEST if self.ending is None else self.ending
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -89,11 +115,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     given = _given(options)
     client = map_client_options({name: value for name, value in given.items() if _is_client_option(name)})
     interest = _interest(given, client)
+    strategy = _one_of(STRATEGY, given.get(STRATEGY, "error"), ("error", "latest"))
     return SourceOptions(
         bootstrap=_bootstrap(given),
         interest=interest,
         client=client,
-        starting=_starting(given.get("startingOffsets", "latest"), interest),
+        starting=parse_bound(given, STARTING, interest, NoneAfter(strategy)),
+        ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
         max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger", _positive),
         min_partitions=_optional(given, "minPartitions", _positive),
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
@@ -105,7 +133,42 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "python")),
+        notes=_notes(given),
     )
+
+
+def check_stream(options: SourceOptions) -> None:
+    """Refuse what only a batch read can honour.
+
+    Raises:
+        ConfigError: names the option and the remedy.
+
+    Runs: driver, before a streaming query starts; no I/O.
+    """
+    if options.ending is not None:
+        name = option_of(options.ending, ENDING)
+        raise ConfigError(
+            f"{name}: a stream has no end; remove it, and use Trigger.AvailableNow to stop at the end of this moment, "
+            "or spark.read for a batch read"
+        )
+
+
+def check_batch(options: SourceOptions) -> None:
+    """Refuse bounds that no batch read can have.
+
+    Raises:
+        ConfigError: names the option and the remedy.
+
+    Runs: driver, before a batch read is planned; no I/O.
+    """
+    check_batch_bounds(options.batch_start, options.batch_end)
+
+
+def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
+    notes = [*ignored(given, STARTING), *ignored(given, ENDING)]
+    if STRATEGY in given and not {STARTING.timestamp, STARTING.by_timestamp} & given.keys():
+        notes.append(f"{STRATEGY} has no effect without {STARTING.timestamp} or {STARTING.by_timestamp}")
+    return tuple(notes)
 
 
 def _is_client_option(name: str) -> bool:
@@ -183,35 +246,6 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     if not assigned or not sound:
         raise ConfigError(f'assign: {text!r} does not name partitions; write JSON like {{"orders": [0, 1]}}')
     return tuple(sorted(assigned))
-
-
-def _starting(text: str, interest: Interest) -> int | Offsets:
-    match text.strip().lower():
-        case "earliest":
-            return EARLIEST
-        case "latest":
-            return LATEST
-    if not text.strip().startswith("{"):
-        raise ConfigError(
-            f'startingOffsets: {text!r} is neither earliest, latest nor JSON like {{"topic": {{"0": 5}}}}'
-        )
-    offsets = parse_offsets(text, what="startingOffsets")
-    if interest.assigned and set(offsets) != set(interest.assigned):
-        raise ConfigError(mismatch(set(offsets), set(interest.assigned)))
-    return offsets
-
-
-def mismatch(named: set[TopicPartition], followed: set[TopicPartition]) -> str:
-    """Say which partitions `startingOffsets` lacks and which it has too many.
-
-    Runs: anywhere (pure).
-    """
-    lacking = ", ".join(map(str, sorted(followed - named))) or "none"
-    surplus = ", ".join(map(str, sorted(named - followed))) or "none"
-    return (
-        "startingOffsets: the JSON must name exactly the partitions that are read; "
-        f"not named: {lacking}; named but not there: {surplus}; use {EARLIEST} for earliest, {LATEST} for latest"
-    )
 
 
 def _optional(given: Mapping[str, str], option: str, parse: Callable[[str, str], _T]) -> _T | None:

@@ -7,14 +7,16 @@ from typing import Any
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import BrokerAddress, TopicPartition
-from discovery.feed.base import FeedView, PartitionFeed
+from discovery.feed.base import FeedView, SourceFeed
 from spark_jobs.source.bounded import Target
+from spark_jobs.source.bounds import STARTING, ByTimestamp
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
 from spark_jobs.source.offsets import Offsets, OffsetsJson, parse_offsets, same_or, to_json
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import Limits, OnParked, describe, plan_end
-from spark_jobs.source.start import first_offsets, is_settled
+from spark_jobs.source.start import first_offsets, is_settled, refuse_out_of_range
+from spark_jobs.source.timestamps import offsets_by_time
 from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.source")
@@ -26,7 +28,7 @@ CHECKPOINT = "the checkpoint's offsets"
 class Planner:
     """One query's memory between Spark's calls. One thread; owns no thread, socket or file."""
 
-    def __init__(self, feed: PartitionFeed, options: SourceOptions, clock: Clock | None = None) -> None:
+    def __init__(self, feed: SourceFeed, options: SourceOptions, clock: Clock | None = None) -> None:
         """Plan over a feed that was started."""
         self.feed = feed
         self.options = options
@@ -63,8 +65,20 @@ class Planner:
         """
         if self._first is None:
             view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-            self._first = to_json(first_offsets(view, self.options.interest, self.options.starting))
+            self._first = to_json(self._begin(view))
         return self._first
+
+    def _begin(self, view: FeedView) -> Offsets:
+        start, interest, option = self.options.stream_start, self.options.interest, STARTING.offsets
+        if isinstance(start, ByTimestamp):
+            option = start.option
+            start = offsets_by_time(
+                start, view, self.feed, self._clock, wait_seconds=self.options.startup_timeout_seconds
+            )
+        first = first_offsets(view, interest, start, option=option)
+        if self.options.fail_on_data_loss and start is self.options.stream_start:
+            refuse_out_of_range(first, view, interest, option=option)
+        return first
 
     def fix_target(self) -> None:
         """Fix where the query ends: the end of every partition by a fresh answer.

@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -14,13 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
+from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
+from spark_jobs.source.border import HIDE_TRACEBACK, one_line
 from spark_jobs.source.feeds import FeedFactory, embedded_feed
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
 
 _log = logging.getLogger("kafka_discovery.source")
-_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _RUN = uuid.uuid4().hex[:12]
 """Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -33,15 +34,6 @@ class RangesPartition(InputPartition):
     ranges: tuple[FetchRange, ...]
     brokers: tuple[BrokerAddress, ...]
     settings: FetchSettings
-
-
-def one_line(error: DiscoveryError) -> DiscoveryError:
-    """Let Spark show an error as its one line: a mistake of the user's needs no stack of ours.
-
-    Runs: a Python process of Spark's that is about to fail this call.
-    """
-    os.environ[_HIDE_TRACEBACK] = "1"
-    return error
 
 
 def _border(method: _Method) -> _Method:
@@ -77,13 +69,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            feed = self._feed_factory(self._options)
-            try:
-                feed.start()
-            except OSError as error:
-                raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
-            for name, reason in self._options.client.without_effect.items():
-                _log.warning("kafka.%s has no effect here: %s", name, reason)
+            feed = started_feed(self._feed_factory, self._options)
+            say_notes(self._options)
             self._planner = Planner(feed, self._options)
         return self._planner
 
@@ -150,11 +137,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if start == end:
             return []
         tasks, brokers = self._plan().tasks(start, end)
-        settings = FetchSettings(
-            client_options=_client_options(self._options),
-            include_headers=self._options.include_headers,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        settings = fetch_settings(self._options)
         return [RangesPartition(ranges=ranges, brokers=brokers, settings=settings) for ranges in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -176,7 +159,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
         """
         task = cast("RangesPartition", partition)
-        os.environ.pop(_HIDE_TRACEBACK, None)
+        os.environ.pop(HIDE_TRACEBACK, None)
         try:
             yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting)
         except DiscoveryError as error:
@@ -191,7 +174,45 @@ def _say_waiting(sentence: str) -> None:
     _log.warning("%s", sentence)
 
 
-def _client_options(options: SourceOptions) -> Mapping[str, str]:
-    given = options.client.librdkafka
+def started_feed(factory: FeedFactory, options: SourceOptions) -> SourceFeed:
+    """Make a feed and begin following.
+
+    Raises:
+        StateError: the state is held by another process, or cannot be written; names option and remedy.
+
+    Runs: driver; blocks <= 15 s for a named source's last holder.
+    """
+    feed = factory(options)
+    try:
+        feed.start()
+    except OSError as error:
+        raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
+    return feed
+
+
+def say_notes(options: SourceOptions) -> None:
+    """Tell what a user should know about options that were accepted.
+
+    Runs: driver, once per query.
+    """
+    for note in options.notes:
+        _log.warning("%s", note)
+    for name, reason in options.client.without_effect.items():
+        _log.warning("kafka.%s has no effect here: %s", name, reason)
+
+
+def fetch_settings(options: SourceOptions) -> FetchSettings:
+    """Return how the workers of this process's query read.
+
+    Runs: driver; no I/O.
+    """
     isolation = {"isolation.level": options.interest.isolation.value}
-    return {"group.id": f"{options.group_id_prefix}-{_RUN}", **given, **isolation}
+    return FetchSettings(
+        client_options={
+            "group.id": f"{options.group_id_prefix}-{_RUN}",
+            **options.client.librdkafka,
+            **isolation,
+        },
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )

@@ -24,8 +24,29 @@ ROWS = (
         "latest",
         "same",
         "`earliest`, `latest`, or JSON per partition (-2 earliest, -1 latest). Only a new query looks at it; "
-        "partitions found later start at earliest.",
+        "partitions found later start at earliest. A batch read begins at `earliest` by default.",
     ),
+    Row(
+        "startingOffsetsByTimestamp",
+        "none",
+        "same",
+        'First record at or after a time: `{"topic":{"0":1767225600000}}`, in ms. Goes before `startingOffsets`.',
+    ),
+    Row("startingTimestamp", "none", "same", "The same with one time for all partitions. Goes before the two others."),
+    Row(
+        "startingOffsetsByTimestampStrategy",
+        "error",
+        "same",
+        "Where no record is at or after the time: `error` fails, `latest` begins with what comes next.",
+    ),
+    Row("endingOffsets", "latest", "same", "Batch reads only: `latest` or JSON per partition (-1 latest), exclusive."),
+    Row(
+        "endingOffsetsByTimestamp",
+        "none",
+        "same",
+        "Batch reads only: up to the first record at or after a time; where there is none, to the end.",
+    ),
+    Row("endingTimestamp", "none", "same", "The same with one time for all partitions. Goes before the two others."),
     Row("maxOffsetsPerTrigger", "none", "same", "Most records of one batch, shared out by backlog."),
     Row("minPartitions", "one task per leader", "differs", "Least tasks of a batch; more than leaders splits ranges."),
     Row(

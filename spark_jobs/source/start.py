@@ -1,12 +1,13 @@
 """Where a new query begins, and whether the feed knows enough to say so."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, DataLossError
 from discovery.core.model import LoopState, TopicPartition, Verdict
 from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
+from spark_jobs.source.bounds import STARTING, mismatch
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
-from spark_jobs.source.options import mismatch
 
 
 def is_living(view: FeedView) -> bool:
@@ -53,23 +54,75 @@ def _may_answer(partition: PartitionView, view: FeedView) -> bool:
     return known is None or known.verdict in {None, Verdict.ALIVE}
 
 
-def first_offsets(view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int]) -> Offsets:
-    """Turn `startingOffsets` into numbers.
+def first_offsets(
+    view: FeedView, interest: Interest, starting: int | Mapping[TopicPartition, int], *, option: str = STARTING.offsets
+) -> Offsets:
+    """Turn a start into numbers.
 
     A partition whose leader does not answer is left out where it begins at earliest (as every new one does), and
     is noted as LATEST where it begins at its end: Spark's log keeps that, and it becomes a number with its leader.
+
+    Args:
+        view: The feed's picture.
+        interest: What is read.
+        starting: EARLIEST, LATEST or offsets by partition.
+        option: Which option says so, for messages.
 
     Raises:
         ConfigError: JSON offsets do not name exactly the partitions of the view.
 
     Runs: anywhere (pure).
     """
-    there = {tp: partition for tp, partition in view.partitions.items() if not partition.gone}
-    if not isinstance(starting, int) and set(starting) != set(there):
-        raise ConfigError(mismatch(set(starting), set(there)))
+    there = existing(view)
+    if not isinstance(starting, int):
+        refuse_mismatch(set(starting), there, option=option)
     wanted = {tp: starting if isinstance(starting, int) else starting[tp] for tp in there}
     placed = {tp: _place(wanted[tp], partition, interest) for tp, partition in there.items()}
     return {tp: offset for tp, offset in placed.items() if offset is not None}
+
+
+def existing(view: FeedView) -> dict[TopicPartition, PartitionView]:
+    """Return the followed partitions without those whose topic is gone.
+
+    Runs: anywhere (pure).
+    """
+    return {tp: partition for tp, partition in view.partitions.items() if not partition.gone}
+
+
+def refuse_mismatch(
+    named: AbstractSet[TopicPartition], there: Mapping[TopicPartition, PartitionView], *, option: str
+) -> None:
+    """Refuse a JSON option that names other partitions than there are.
+
+    Raises:
+        ConfigError: names both sides.
+
+    Runs: anywhere (pure).
+    """
+    if named != there.keys():
+        raise ConfigError(mismatch(named, there.keys(), option=option))
+
+
+def refuse_out_of_range(
+    wanted: Mapping[TopicPartition, int], view: FeedView, interest: Interest, *, option: str
+) -> None:
+    """Refuse offsets of an option that a partition does not have; unknown is never out of range.
+
+    Raises:
+        DataLossError: names option, partition, value and what there is.
+
+    Runs: anywhere (pure).
+    """
+    for tp, offset in wanted.items():
+        partition = view.partitions.get(tp)
+        if partition is None or offset < 0:
+            continue
+        begin, end = partition.start_offset, partition.end_offset(interest.isolation)
+        if (begin is not None and offset < begin) or (end is not None and offset > end):
+            raise DataLossError(
+                f"{option}: {tp} has no offset {offset}, it holds {begin} to {end}; correct the option, "
+                'or set failOnDataLoss to "false" to read what is there'
+            )
 
 
 def _place(wanted: int, partition: PartitionView, interest: Interest) -> int | None:

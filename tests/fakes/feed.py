@@ -1,7 +1,7 @@
 """A feed whose views a test writes: no thread, no Kafka."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +74,9 @@ class ScriptedFeed:
         self.refreshed: deque[FeedView] = deque()
         """Views that `refresh` shows one by one; afterwards it answers with the current one."""
         self.reachable = True
+        self.by_time: dict[TopicPartition, int] = {}
+        """What `resolve` tells for any time; partitions that are not here have a silent leader."""
+        self.asked: list[dict[TopicPartition, int]] = []
         self.started = self.stopped = self.refreshes = self.waits = 0
         self.acked: list[Generation] = []
         self._view = view
@@ -109,6 +112,21 @@ class ScriptedFeed:
         if self.refreshed:
             self.show(self.refreshed.popleft())
         return self._view
+
+    def resolve(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        assert by_timestamp
+        self.asked.append(dict(wanted))
+        if not self.reachable:
+            self.clock.advance(max(timeout_seconds, 0.001))
+            raise KafkaUnreachableError("no leader told an offset")
+        return {tp: self.by_time[tp] for tp in wanted if tp in self.by_time}
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        return {}
 
     def ack(self, generation: Generation) -> None:
         self.acked.append(generation)

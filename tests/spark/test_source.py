@@ -215,7 +215,10 @@ def test_given_a_recreated_topic_when_the_query_runs_then_it_ends_with_one_line_
         ({"subscribe": "x", "maxOffsetPerTrigger": "1"}, "maxoffsetpertrigger: unknown option; did you mean"),
         ({"subscribe": "x", "failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is not one of true, false"),
         ({"subscribe": "x", "assign": "{}"}, "exactly one of subscribe, subscribePattern and assign is needed"),
-        ({"subscribe": "x", "startingTimestamp": "1"}, "startingTimestamp: this option of the native source"),
+        (
+            {"subscribe": "x", "startingTimestamp": "noon"},
+            "startingTimestamp: 'noon' is not a time",
+        ),
         ({"subscribe": "x", "kafka.interceptor.classes": "a.B"}, "kafka.interceptor.classes is not supported"),
     ],
 )

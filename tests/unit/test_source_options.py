@@ -29,7 +29,8 @@ def refusal(options: dict[str, str]) -> str:
 
 def test_given_the_least_when_parsed_then_the_defaults_are_the_native_ones() -> None:
     options = parsed()
-    assert (options.starting, options.fail_on_data_loss, options.include_headers) == (LATEST, True, False)
+    assert (options.stream_start, options.batch_start, options.batch_end) == (LATEST, EARLIEST, LATEST)
+    assert (options.fail_on_data_loss, options.include_headers) == (True, False)
     assert (options.max_offsets_per_trigger, options.min_partitions) == (None, None)
     assert options.on_parked is OnParked.CONTINUE
     assert options.startup_timeout_seconds == 600

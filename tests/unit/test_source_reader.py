@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError
-from discovery.feed.base import PartitionFeed
+from discovery.feed.base import SourceFeed
 from pyspark_kafka_discovery import DefaultSource
 from spark_jobs.source.options import SourceOptions, parse_options
 from spark_jobs.source.reader import KafkaDiscoveryStreamReader
@@ -28,7 +28,7 @@ def _unchanged_environment() -> Iterator[None]:
 
 
 def reader_over(feed: ScriptedFeed, **options: str) -> KafkaDiscoveryStreamReader:
-    def factory(options: SourceOptions) -> PartitionFeed:
+    def factory(options: SourceOptions) -> SourceFeed:
         assert options.bootstrap
         return feed
 
