@@ -1,0 +1,122 @@
+"""The worker's end of the coordinator: asks where ranges end, again and again until it is told."""
+
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tenacity
+from pyspark import TaskContext
+
+from discovery.core.errors import ArbiterError
+from discovery.core.model import TopicPartition
+from discovery.fetch import FetchRange
+from spark_jobs.source.coordinator_wire import (
+    MAGIC,
+    WireError,
+    pack_ends,
+    receive_frame,
+    send_frame,
+    unpack_ends,
+)
+
+_CONNECT_SECONDS = 3.0
+_ANSWER_SECONDS = 15.0
+_DEADLINE_SECONDS = 40.0
+"""Longer than a ledger in Kafka may wait for a new leader of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """What a task needs to ask; travels with its ranges. `repr` hides the token."""
+
+    host: str | None
+    """None: where Spark's driver says it is."""
+    port: int
+    token: bytes = field(repr=False)
+    plan: int
+    cut_after_seconds: float
+    undecided: frozenset[TopicPartition]
+    """Partitions whose end was open when the task was planned; all others end as planned."""
+
+
+class _UnansweredError(Exception):
+    """This attempt to ask failed; the next one may not."""
+
+
+class TcpArbiter:
+    """`discovery.fetch.Arbiter` over TCP: one connection per question. One thread."""
+
+    def __init__(self, ticket: Ticket, *, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
+        """Remember whom to ask; connects to nobody."""
+        self.cut_after_seconds = ticket.cut_after_seconds
+        self._ticket = ticket
+        self._deadline_seconds = deadline_seconds
+        self._host = ticket.host or driver_host()
+
+    def known(self, ranges: Collection[FetchRange]) -> Mapping[FetchRange, int]:
+        """See `Arbiter.known`.
+
+        A first attempt asks too: a second action on the same batch is a first attempt as well.
+        """
+        ends = {r: r.end_offset for r in ranges if r.topic_partition not in self._ticket.undecided}
+        open_ = [r for r in ranges if r not in ends]
+        if open_:
+            told = self._ask("known", {r.topic_partition: r.end_offset for r in open_})
+            ends |= {r: told[r.topic_partition] for r in open_ if r.topic_partition in told}
+        return ends
+
+    def decide(self, proposed: Mapping[FetchRange, int]) -> Mapping[FetchRange, int]:
+        """See `Arbiter.decide`. Asks again, up to 40 s, until it is answered: asking twice changes nothing."""
+        told = self._ask("decide", {r.topic_partition: end for r, end in proposed.items()})
+        return {r: told[r.topic_partition] for r in proposed if r.topic_partition in told}
+
+    def _ask(self, what: str, ranges: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        retry = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(self._deadline_seconds),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+            retry=tenacity.retry_if_exception_type(_UnansweredError),
+            reraise=True,
+        )
+        try:
+            return retry(self._once, {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges)})
+        except _UnansweredError as error:
+            raise ArbiterError(
+                f"the driver did not say within {self._deadline_seconds:g} s where the ranges end: {error}; "
+                f"workers ask it at {self._host}:{self._ticket.port}: let them through, or set coordinatorHost and "
+                "coordinatorPort to what they can reach"
+            ) from error
+
+    def _once(self, question: dict[str, Any]) -> dict[TopicPartition, int]:
+        try:
+            answer = self._exchange(question)
+            if "ends" in answer:
+                return unpack_ends(answer["ends"])
+        except (OSError, WireError) as error:
+            raise _UnansweredError(str(error) or type(error).__name__) from error
+        if "refused" in answer:
+            raise ArbiterError(f"{answer['refused']}; this task is not needed any more")
+        raise _UnansweredError(str(answer.get("failed")))
+
+    def _exchange(self, question: dict[str, Any]) -> dict[str, Any]:
+        with socket.create_connection((self._host, self._ticket.port), _CONNECT_SECONDS) as connection:
+            connection.settimeout(_ANSWER_SECONDS)
+            connection.sendall(MAGIC + self._ticket.token)
+            send_frame(connection, question)
+            return receive_frame(connection)
+
+
+def driver_host() -> str:
+    """Return where Spark's driver says it is.
+
+    Raises:
+        ArbiterError: Spark does not tell this task; names the option that does.
+
+    Runs: worker, in a task. Source: Spark hands the driver's configuration to a task as local properties (measured
+    on 4.2.0, not documented).
+    """
+    context = TaskContext.get()
+    host = context.getLocalProperty("spark.driver.host") if context is not None else None
+    if not host:
+        raise ArbiterError("coordinatorHost: Spark does not tell where the driver is; name its host in this option")
+    return host.removeprefix("[").removesuffix("]")

@@ -1,0 +1,88 @@
+"""How workers and the driver talk: a fixed greeting that proves the token, then length-bounded JSON frames. Pure but
+for the sockets it is given.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from discovery.core.model import TopicName, TopicPartition
+
+MAGIC = b"KDC1"
+TOKEN_BYTES = 32
+MAX_FRAME_BYTES = 16 << 20
+"""About 200 000 ranges in one task."""
+_LENGTH = struct.Struct("!I")
+
+
+class WireError(Exception):
+    """The peer does not speak our language, or hung up."""
+
+
+def send_frame(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send one message.
+
+    Runs: any thread; blocks <= the socket's timeout.
+    """
+    payload = json.dumps(message, separators=(",", ":")).encode()
+    connection.sendall(_LENGTH.pack(len(payload)) + payload)
+
+
+def receive_frame(connection: socket.socket) -> dict[str, Any]:
+    """Receive one message.
+
+    Raises:
+        WireError: too long, not an object, or the end of the stream.
+        OSError: the socket's timeout, or a broken connection.
+
+    Runs: any thread; blocks <= the socket's timeout for each part.
+    """
+    (length,) = _LENGTH.unpack(receive(connection, _LENGTH.size))
+    if length > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {length} bytes is longer than {MAX_FRAME_BYTES}")
+    try:
+        message = json.loads(receive(connection, length))
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise WireError("not an object")
+    return message
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    """Receive exactly so many bytes.
+
+    Raises:
+        WireError: the peer hung up before.
+    """
+    content = bytearray()
+    while len(content) < count:
+        part = connection.recv(min(count - len(content), 1 << 16))
+        if not part:
+            raise WireError("the peer hung up")
+        content += part
+    return bytes(content)
+
+
+def pack_ends(ends: Mapping[TopicPartition, int]) -> list[list[Any]]:
+    """Write offsets by partition for a frame.
+
+    Runs: anywhere (pure).
+    """
+    return [[tp.topic, tp.partition, end] for tp, end in ends.items()]
+
+
+def unpack_ends(raw: Any) -> dict[TopicPartition, int]:
+    """Read offsets by partition.
+
+    Raises:
+        WireError: another shape.
+
+    Runs: anywhere (pure).
+    """
+    try:
+        return {TopicPartition(TopicName(str(topic)), int(partition)): int(end) for topic, partition, end in raw}
+    except (TypeError, ValueError) as error:
+        raise WireError(f"not offsets by partition: {error}") from error
