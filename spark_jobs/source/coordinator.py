@@ -78,7 +78,7 @@ class RangeCoordinator:
         """
         if self._state.incarnation is None:
             raise StateError(
-                f"sourceId: the checkpoint is not new, but there is no ledger of its cuts at {self._ledger.describe()}; "
+                f"sourceId: the checkpoint is not new, but no ledger of its cuts is at {self._ledger.describe()}; "
                 "bring the ledger back (stateDir must outlive the driver's host), or, if this source never ran with "
                 "this sourceId, adopt the checkpoint: kafka-discovery checkpoint adopt"
             )

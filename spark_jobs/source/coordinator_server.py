@@ -50,7 +50,7 @@ class CoordinatorServer:
     def port(self) -> int:
         """Return where it listens."""
         assert self._server is not None  # noqa: S101 - told by the caller
-        return int(self._server.server_address[1])
+        return int(self._server.socket.getsockname()[1])
 
     def start(self) -> None:
         """Listen and serve in the background.
@@ -64,7 +64,7 @@ class CoordinatorServer:
             self._server = _Server(_listen(self._host, self._wanted_port), self._coordinator, self.token)
         except OSError as error:
             raise StateError(
-                f"coordinatorPort: cannot listen on port {self._wanted_port}: {error}; name a free port, or leave it out"
+                f"coordinatorPort: cannot listen on {self._wanted_port}: {error}; name a free port, or leave it out"
             ) from error
         threading.Thread(target=self._server.serve_forever, name="cut-coordinator", daemon=True).start()
 

@@ -1,6 +1,4 @@
-"""How workers and the driver talk: a fixed greeting that proves the token, then length-bounded JSON frames. Pure but
-for the sockets it is given.
-"""
+"""How workers and the driver talk: a greeting that proves the token, then length-bounded JSON frames."""
 
 import json
 import socket

@@ -6,6 +6,10 @@ from discovery.config.logs import configure_logging
 from discovery.core.policy import Policy
 from discovery.feed.base import SourceFeed
 from discovery.store.locations import default_state_dir
+from spark_jobs.source.coordinator import RangeCoordinator
+from spark_jobs.source.coordinator_server import CoordinatorServer
+from spark_jobs.source.cuts import Cuts
+from spark_jobs.source.ledger_file import FileLedger
 from spark_jobs.source.options import SourceOptions
 
 
@@ -36,3 +40,21 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         source_id=options.source_id,
         cluster_id=options.cluster_id,
     )
+
+
+def opened_cuts(options: SourceOptions) -> Cuts | None:
+    """Open the ledger of a named source and listen for its workers; None where nothing is ever cut.
+
+    Raises:
+        StateError: the ledger is another's or damaged, or the port cannot be had.
+
+    Runs: Spark's driver-side source runner, once; blocks up to 15 s for the last holder to end.
+    """
+    if options.cuts is None or options.source_id is None:
+        return None
+    ledger = FileLedger(options.state_dir or default_state_dir(), options.source_id)
+    coordinator = RangeCoordinator(ledger)
+    server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
+    cuts = Cuts(coordinator, server, options.cuts)
+    cuts.open()
+    return cuts

@@ -121,8 +121,10 @@ class LossGuard:
         return partition.end_offset(self._options.interest.isolation)
 
 
-def refuse_rewinds(first: Offsets, last: Offsets) -> None:
-    """Refuse a plan that goes back.
+def refuse_rewinds(
+    first: Offsets, last: Offsets, *, is_cut: Callable[[TopicPartition, int, int], bool] | None = None
+) -> None:
+    """Refuse a plan that goes back, unless a cut is the reason.
 
     Raises:
         DataLossError: names the partitions.
@@ -134,10 +136,10 @@ def refuse_rewinds(first: Offsets, last: Offsets) -> None:
             kind=LossKind.SHRUNK,
             topic_partition=tp,
             text=f"the checkpoint plans {tp} back from offset {first[tp]} to {until}: "
-            "the topic was truncated or recreated",
+            "the topic was truncated or recreated, or sourceId is not the one under which it was cut",
         )
         for tp, until in last.items()
-        if until < first.get(tp, until)
+        if until < first.get(tp, until) and not (is_cut is not None and is_cut(tp, first[tp], until))
     )
     if losses:
         raise DataLossError(summarize(losses))

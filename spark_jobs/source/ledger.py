@@ -1,4 +1,4 @@
-"""What must outlive the driver: the cuts of one source, as entries of a log. Where the log lies is the ledger's matter."""
+"""What must outlive the driver: the cuts of one source, as entries of a log."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

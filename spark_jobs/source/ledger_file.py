@@ -53,7 +53,9 @@ class FileLedger:
             _write_all(handle, content, self._size)
             os.fsync(handle)
         except OSError as error:
-            raise StateError(f"the ledger {self.path} cannot be written: {error}; make room, or mend the disk") from error
+            raise StateError(
+                f"the ledger {self.path} cannot be written: {error}; make room, or mend the disk"
+            ) from error
         self._size += len(content)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.feed.base import Interest
+from spark_jobs.source import cut_options
 from spark_jobs.source.bounds import (
     ENDING,
     STARTING,
@@ -23,6 +24,7 @@ from spark_jobs.source.bounds import (
     option_of,
     parse_bound,
 )
+from spark_jobs.source.cut_options import CutOptions, parse_cut_options
 from spark_jobs.source.durations import parse_duration
 from spark_jobs.source.offsets import EARLIEST, LATEST
 from spark_jobs.source.plan import OnParked
@@ -47,6 +49,7 @@ KNOWN = (
     "clusterId",
     "groupIdPrefix",
     "fetchEngine",
+    *cut_options.NAMES,
 )
 NOT_YET = {
     "minOffsetsPerTrigger": "use a longer trigger interval",
@@ -79,6 +82,8 @@ class SourceOptions:
     startup_timeout_seconds: float = 600.0
     state_dir: Path | None = None
     source_id: str | None = None
+    cuts: CutOptions | None = None
+    """None: nothing is cut."""
     cluster_id: ClusterId | None = None
     group_id_prefix: str = "spark-kafka-discovery"
     fetch_engine: str = "auto"
@@ -130,6 +135,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
         state_dir=_optional(given, "stateDir", _folder),
         source_id=_optional(given, "sourceId", _name),
+        cuts=parse_cut_options(given),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "python")),

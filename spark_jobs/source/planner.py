@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
+from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target
 from spark_jobs.source.bounds import STARTING, ByTimestamp
+from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
 from spark_jobs.source.offsets import Offsets, OffsetsJson, parse_offsets, same_or, to_json
 from spark_jobs.source.options import SourceOptions
@@ -28,10 +31,13 @@ CHECKPOINT = "the checkpoint's offsets"
 class Planner:
     """One query's memory between Spark's calls. One thread; owns no thread, socket or file."""
 
-    def __init__(self, feed: SourceFeed, options: SourceOptions, clock: Clock | None = None) -> None:
-        """Plan over a feed that was started."""
+    def __init__(
+        self, feed: SourceFeed, options: SourceOptions, clock: Clock | None = None, *, cuts: Cuts | None = None
+    ) -> None:
+        """Plan over a feed that was started, with cuts that were opened; None: nothing is ever cut."""
         self.feed = feed
         self.options = options
+        self.cuts = cuts
         self.plans_made = 0
         """How often a plan was really computed, not answered from the last one."""
         self._clock = clock or SystemClock()
@@ -66,6 +72,8 @@ class Planner:
         if self._first is None:
             view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
             self._first = to_json(self._begin(view))
+        if self.cuts is not None:
+            self.cuts.note_first(self._first)
         return self._first
 
     def _begin(self, view: FeedView) -> Offsets:
@@ -101,9 +109,13 @@ class Planner:
 
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
+        if self.cuts is not None:
+            self.cuts.batch_is_over()
         end = self._next_end(start, max_rows)
         if self._target is not None and end is start:
-            return self._wait_for_the_rest(self._target, start, max_rows)
+            end = self._wait_for_the_rest(self._target, start, max_rows)
+        if self.cuts is not None:
+            self.cuts.note_planned(end)
         return end
 
     def report(self) -> OffsetsJson | None:
@@ -119,14 +131,18 @@ class Planner:
 
     def tasks(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
-    ) -> tuple[tuple[Task, ...], tuple[BrokerAddress, ...]]:
+    ) -> tuple[tuple[Task, ...], tuple[BrokerAddress, ...], Ticket | None]:
         """Cut a planned batch into tasks and name the brokers that are alive now.
 
         The first call after a restart replays a batch: then it waits for a living broker as a start does.
 
+        Returns:
+            The tasks, the brokers, and how tasks ask where their ranges end; None: as planned.
+
         Raises:
             KafkaUnreachableError: nobody answered within `startupTimeout`.
-            DataLossError: the plan goes back although `failOnDataLoss` is true.
+            DataLossError: the plan goes back although nothing was cut and `failOnDataLoss` is true.
+            StateError: the plan contradicts the ledger of cuts.
 
         Runs: driver, once per batch.
         """
@@ -134,13 +150,25 @@ class Planner:
         view = self._patience.current()
         if not self._patience.lived:
             view = self._patience.usable_view(lambda v: all(tp in v.partitions for tp in last))
+        if self.cuts is not None:
+            first = self.cuts.true_start(first, end)
         if self.options.fail_on_data_loss:
-            refuse_rewinds(first, last)
+            refuse_rewinds(first, last, is_cut=self.cuts.is_rewind if self.cuts is not None else None)
+        if self.cuts is None:
+            return self._pack(first, last, view), view.bootstrap, None
+        hold = self.options.on_parked is OnParked.HOLD
+        tasks, ticket = self.cuts.put_in_force(
+            start, end, view, make_tasks=lambda: self._pack(first, last, view), hold=hold
+        )
+        return tasks, view.bootstrap, ticket
+
+    def _pack(self, first: Offsets, last: Offsets, view: FeedView) -> tuple[Task, ...]:
         new = [tp for tp in last if tp not in first and last[tp] > 0]
         earliest = {tp: p.start_offset for tp in new if (p := view.partitions.get(tp)) and p.start_offset is not None}
+        if self.cuts is not None:
+            earliest |= self.cuts.known_starts()
         leaders = {tp: p.leader_id for tp, p in view.partitions.items()}
-        ranges = led_ranges(first, last, earliest, leaders)
-        return pack(ranges, min_partitions=self.options.min_partitions), view.bootstrap
+        return pack(led_ranges(first, last, earliest, leaders), min_partitions=self.options.min_partitions)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
@@ -156,6 +184,18 @@ class Planner:
 
     def _plan(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
         self.plans_made += 1
+        rewinds = self.cuts.rewinds(start) if self.cuts is not None else {}
+        if not rewinds:
+            return self._plan_rest(start, view, max_rows)
+        # First the rewind stands in Spark's log, then loss and retention are judged from there.
+        others = replace(view, partitions={tp: p for tp, p in view.partitions.items() if tp not in rewinds})
+        rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
+        self._checked = None
+        planned = parse_offsets(self._plan_rest(rest, others, max_rows), what=CHECKPOINT)
+        self._checked = self._parsed = None
+        return to_json({**start, **planned, **rewinds})
+
+    def _plan_rest(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
         resets: Offsets = {}
         if (shape := (view.generation, view.missing_topics)) != self._checked:
             self._checked = None

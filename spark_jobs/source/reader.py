@@ -16,8 +16,9 @@ from discovery.core.errors import BUG_PHRASE, DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
+from spark_jobs.source.arbiter import TcpArbiter, Ticket
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
-from spark_jobs.source.feeds import FeedFactory, embedded_feed
+from spark_jobs.source.feeds import FeedFactory, embedded_feed, opened_cuts
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
 
@@ -34,6 +35,8 @@ class RangesPartition(InputPartition):
     ranges: tuple[FetchRange, ...]
     brokers: tuple[BrokerAddress, ...]
     settings: FetchSettings
+    ticket: Ticket | None = None
+    """How to ask where ranges end; None: as planned."""
 
 
 def _border(method: _Method) -> _Method:
@@ -71,7 +74,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if self._planner is None:
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
-            self._planner = Planner(feed, self._options)
+            self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options))
         return self._planner
 
     @_border
@@ -136,9 +139,9 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """
         if start == end:
             return []
-        tasks, brokers = self._plan().tasks(start, end)
+        tasks, brokers, ticket = self._plan().tasks(start, end)
         settings = fetch_settings(self._options)
-        return [RangesPartition(ranges=ranges, brokers=brokers, settings=settings) for ranges in tasks]
+        return [RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=ticket) for ranges in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only truth about what was read."""
@@ -150,6 +153,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """
         if self._planner is not None:
             self._planner.feed.stop()
+            if self._planner.cuts is not None:
+                self._planner.cuts.close()
 
     # -- executor -----------------------------------------------------------------------------------------------
 
@@ -161,7 +166,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         task = cast("RangesPartition", partition)
         os.environ.pop(HIDE_TRACEBACK, None)
         try:
-            yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting)
+            arbiter = None if task.ticket is None else TcpArbiter(task.ticket)
+            yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting, arbiter=arbiter)
         except DiscoveryError as error:
             raise one_line(error) from None
 

@@ -81,6 +81,21 @@ ROWS = (
         "new",
         "Where the saved view is kept. A mounted volume where drivers move between hosts.",
     ),
+    Row(
+        "cutAfter",
+        "1s",
+        "new",
+        "With `sourceId`: how long a batch waits for a partition without a leader before it ends without the rest.",
+    ),
+    Row(
+        "cutLedger",
+        "file",
+        "new",
+        "Where cuts are recorded: `file` in `stateDir`, or `kafka`, where drivers move and share no volume.",
+    ),
+    Row("cutLedgerTopic", "__kafka_discovery_cuts", "new", "The ledger's topic; made when it is not there."),
+    Row("coordinatorHost", "spark.driver.host", "new", "Where workers reach the driver to ask how far a batch goes."),
+    Row("coordinatorPort", "any free port", "new", "The port for that; name it where a firewall stands between."),
     Row("clusterId", "found by vote", "new", "The right cluster; addresses that lead elsewhere are rejected."),
     Row("fetchEngine", "auto", "new", "How workers read: `auto` or `python`."),
 )

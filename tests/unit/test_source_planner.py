@@ -70,7 +70,7 @@ def test_given_a_leaderless_partition_when_starting_at_earliest_then_it_is_left_
     feed.show_partitions({tp(0): partition_view(2, 5), tp(1): partition_view(4, 9)})
     end = plan.latest_offsets(start, None)
     assert end == {"t": {"0": 5, "1": 9}}
-    tasks, _ = plan.tasks(start, end)
+    tasks, _, _ = plan.tasks(start, end)
     assert {(r.topic_partition.partition, r.start_offset) for task in tasks for r in task} == {(0, 2), (1, 4)}
 
 
@@ -198,14 +198,14 @@ def test_given_a_new_generation_when_planned_then_it_is_acknowledged_once() -> N
 def test_given_a_restart_when_the_first_call_replays_a_batch_then_it_waits_for_living_brokers() -> None:
     feed = ScriptedFeed(COLD)
     feed.script.append(view_of({tp(0): partition_view(0, 7)}))
-    tasks, brokers = planner(feed).tasks({"t": {"0": 1}}, {"t": {"0": 4}})
+    tasks, brokers, _ = planner(feed).tasks({"t": {"0": 1}}, {"t": {"0": 4}})
     assert brokers == (BROKER,)
     assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(1, 4)]
 
 
 def test_given_a_replay_with_a_new_partition_of_a_dead_leader_when_planned_then_the_task_finds_its_beginning() -> None:
     feed = feed_with({tp(0): partition_view(None, None, leader=None)})
-    tasks, _ = planner(feed).tasks({}, {"t": {"0": 4}})
+    tasks, _, _ = planner(feed).tasks({}, {"t": {"0": 4}})
     assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(-2, 4)]
 
 
