@@ -1,14 +1,10 @@
 """Batches that end without their dead leaders, and repair themselves: every row once, whatever dies in between."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.support_driver import Query, SparkDriver
 from tests.spark.support_fixtures import StartQuery, heal, replicas
-from tests.spark.support_oracle import assert_exactly_once
 from tests.spark.support_oracle import Load
 from tests.support import eventually, numbered, produce
 
