@@ -10,7 +10,7 @@ from discovery.core.model import BrokerAddress
 from discovery.fetch.arbiter import Arbiter
 from discovery.fetch.cache import give_back, take
 from discovery.fetch.endings import Endings
-from discovery.fetch.python_client import PythonClient
+from discovery.fetch.engine import client_factory
 from discovery.fetch.ranges import FetchRange, FetchSettings
 from discovery.fetch.task import Task
 
@@ -51,7 +51,7 @@ def fetch(
     endings = Endings([r for r in ranges if r.start_offset < r.end_offset], arbiter)
     if not endings.to_read():
         return
-    consumer = take(settings, brokers, PythonClient)
+    consumer = take(settings, brokers, client_factory(settings.engine))
     try:
         task = Task(consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock())
         yield from task.batches()
