@@ -28,6 +28,7 @@ from spark_jobs.source.cut_options import CutOptions, parse_cut_options
 from spark_jobs.source.durations import parse_duration
 from spark_jobs.source.offsets import EARLIEST, LATEST
 from spark_jobs.source.plan import OnParked
+from spark_jobs.source.sizes import parse_size
 
 _T = TypeVar("_T")
 
@@ -49,6 +50,7 @@ KNOWN = (
     "clusterId",
     "groupIdPrefix",
     "fetchEngine",
+    "fetchMaxMemory",
     *cut_options.NAMES,
 )
 NOT_YET = {
@@ -87,6 +89,7 @@ class SourceOptions:
     cluster_id: ClusterId | None = None
     group_id_prefix: str = "spark-kafka-discovery"
     fetch_engine: str = "auto"
+    fetch_max_memory_bytes: int = 64 << 20
     notes: tuple[str, ...] = ()
     """What a user should know about options that were accepted; logged at the start."""
 
@@ -138,7 +141,10 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         cuts=parse_cut_options(given),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
-        fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "python")),
+        fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
+        fetch_max_memory_bytes=parse_size(
+            given.get("fetchMaxMemory", "64m"), option="fetchMaxMemory", least="8m", most="4g"
+        ),
         notes=_notes(given),
     )
 

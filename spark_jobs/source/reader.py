@@ -221,4 +221,6 @@ def fetch_settings(options: SourceOptions) -> FetchSettings:
         },
         include_headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,
+        engine=options.fetch_engine,
+        max_memory_bytes=options.fetch_max_memory_bytes,
     )

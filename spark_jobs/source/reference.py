@@ -97,7 +97,20 @@ ROWS = (
     Row("coordinatorHost", "spark.driver.host", "new", "Where workers reach the driver to ask how far a batch goes."),
     Row("coordinatorPort", "any free port", "new", "The port for that; name it where a firewall stands between."),
     Row("clusterId", "found by vote", "new", "The right cluster; addresses that lead elsewhere are rejected."),
-    Row("fetchEngine", "auto", "new", "How workers read: `auto` or `python`."),
+    Row(
+        "fetchEngine",
+        "auto",
+        "new",
+        "How workers read: `native` (compiled), `python` (several times slower, equal to the byte), or `auto`: native "
+        "where it works.",
+    ),
+    Row(
+        "fetchMaxMemory",
+        "64m",
+        "new",
+        "What one worker may hold of records that Spark has not taken yet, whatever the number of partitions; "
+        "8m to 4g. `kafka.fetch.max.bytes` and the like take precedence.",
+    ),
 )
 
 

@@ -21,6 +21,7 @@ def test_given_each_default_in_the_page_when_written_out_then_it_means_the_same_
         "onParked",
         "startupTimeout",
         "fetchEngine",
+        "fetchMaxMemory",
     }
     spelled = {row.name: row.default for row in ROWS if row.name in texts}
     assert len(spelled) == len(texts)
