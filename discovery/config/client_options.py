@@ -8,23 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from discovery.config import client_tables as tables
-from discovery.config.jaas import Login, parse_jaas
-from discovery.config.stores import translate_stores
-from discovery.core.errors import ConfigError
+from discovery.config.logins import check_login, login_properties
+from discovery.config.stores import StoreFile, translate_stores
+from discovery.core.errors import ConfigError, StateError
 from discovery.core.model import Isolation
 
 PREFIX = "kafka."
-_JAAS = "sasl.jaas.config"
-_HANDLER = "sasl.login.callback.handler.class"
-_KNOWN_HANDLER = "OAuthBearerLoginCallbackHandler"
-_PASSWORD_MODULES = {"PlainLoginModule": ("PLAIN",), "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512")}
-_OAUTH_MODULE = "OAuthBearerLoginModule"
-_OAUTH_NAMES = {
-    "clientId": "sasl.oauthbearer.client.id",
-    "clientSecret": "sasl.oauthbearer.client.secret",
-    "scope": "sasl.oauthbearer.scope",
-}
-_EXTENSION = "extension_"
+_CIPHERS, _PROTOCOLS = "ssl.cipher.suites", "ssl.enabled.protocols"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,10 +28,18 @@ class ClientOptions:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     without_effect: Mapping[str, str] = field(default_factory=dict)
     """Accepted names that change nothing here, with the reason; worth one log line."""
+    stores: tuple[StoreFile, ...] = ()
+    """Key and trust stores still to be read, by `material.open_stores`; before that no client can be made."""
 
     @property
     def connection(self) -> Mapping[str, str]:
-        """Only what concerns connections, for clients that do not consume."""
+        """Only what concerns connections, for clients that do not consume.
+
+        Raises:
+            StateError: `open_stores` was not called.
+        """
+        if self.stores:
+            raise StateError(f"the client options name stores that were not opened: {self.stores}")
         return {name: value for name, value in self.librdkafka.items() if name not in tables.CONSUMER_ONLY}
 
     def __repr__(self) -> str:
@@ -70,17 +68,18 @@ def map_client_options(given: Mapping[str, str]) -> ClientOptions:
         if name in tables.SAME or name in tables.RENAMED
     }
     properties = {name: _checked(name, value) for name, value in mapped.items()}
-    properties |= translate_stores(plain, prefix=PREFIX)
-    properties |= _login(plain, properties)
+    properties |= _ciphers(plain)
+    stores = translate_stores(plain, prefix=PREFIX)
+    properties |= stores.properties
+    properties |= login_properties(plain, properties, prefix=PREFIX)
     # The JVM client reads uncommitted records unless told otherwise, librdkafka does not.
     isolation = Isolation(properties.setdefault("isolation.level", Isolation.READ_UNCOMMITTED.value))
-    _check_login(properties)
+    check_login(properties, prefix=PREFIX)
     return ClientOptions(
         librdkafka=properties,
         isolation=isolation,
-        without_effect={
-            f"{PREFIX}{name}": tables.WITHOUT_EFFECT[name] for name in plain if name in tables.WITHOUT_EFFECT
-        },
+        stores=stores.files,
+        without_effect=_without_effect(plain),
     )
 
 
@@ -115,11 +114,34 @@ def _number(name: str, text: str) -> str:
     return text
 
 
+def _ciphers(plain: Mapping[str, str]) -> dict[str, str]:
+    """Keep the suites that can be chosen: OpenSSL takes the JVM's names, but always offers all of TLS 1.3."""
+    named = [name.strip() for name in plain.get(_CIPHERS, "").replace(":", ",").split(",") if name.strip()]
+    older = [name for name in named if not name.startswith(tables.TLS_13_SUITES)]
+    return {_CIPHERS: ":".join(older)} if older else {}
+
+
+def _without_effect(plain: Mapping[str, str]) -> dict[str, str]:
+    """Name what is accepted and changes nothing, with the reason."""
+    found = {name: tables.WITHOUT_EFFECT[name] for name in plain if name in tables.WITHOUT_EFFECT}
+    if _PROTOCOLS in plain:
+        wanted = {part.strip() for part in plain[_PROTOCOLS].split(",")}
+        if not wanted & {"TLSv1.2", "TLSv1.3"}:
+            raise ConfigError(
+                f"{PREFIX}{_PROTOCOLS}: {plain[_PROTOCOLS]!r} has neither TLSv1.2 nor TLSv1.3, and older ones are "
+                "not spoken here; let the brokers take TLSv1.2"
+            )
+        found[_PROTOCOLS] = tables.PROTOCOLS
+    if any(part.strip().startswith(tables.TLS_13_SUITES) for part in plain.get(_CIPHERS, "").split(",")):
+        found[_CIPHERS] = "the suites of TLS 1.3 are always offered; those of TLS 1.2 are taken as listed"
+    return {f"{PREFIX}{name}": reason for name, reason in found.items()}
+
+
 def _choice(name: str, text: str) -> str:
     for choice in tables.CHOICES[name]:
         if choice.lower() == text.lower():
             return choice
-    hint = f"; {tables.REFUSED['sasl.kerberos.service.name']}" if text.upper() == "GSSAPI" else ""
+    hint = f"; {tables.MECHANISM_HINTS[text.upper()]}" if text.upper() in tables.MECHANISM_HINTS else ""
     raise ConfigError(f"{_spelled(name)}: {text!r} is none of {', '.join(tables.CHOICES[name])}{hint}")
 
 
@@ -127,63 +149,3 @@ def _spelled(name: str) -> str:
     """Return the name a user of the JVM client knows, beside librdkafka's where they differ."""
     jvm = next((old for old, new in tables.RENAMED.items() if new == name and old != "sasl.mechanisms"), None)
     return f"{PREFIX}{jvm} ({name})" if jvm else f"{PREFIX}{name}"
-
-
-def _login(plain: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
-    """Translate `sasl.jaas.config` and what belongs to it."""
-    handler = plain.get(_HANDLER, _KNOWN_HANDLER).rpartition(".")[2]
-    if handler != _KNOWN_HANDLER:
-        raise ConfigError(f"{PREFIX}{_HANDLER} is not supported: {tables.REFUSED['sasl.login.class']}")
-    mechanism = properties.get("sasl.mechanism", "")
-    login = parse_jaas(plain[_JAAS], option=PREFIX + _JAAS) if _JAAS in plain else None
-    if login is not None and login.module in _PASSWORD_MODULES:
-        return _password_login(login, mechanism)
-    if login is not None and login.module != _OAUTH_MODULE:
-        supported = ", ".join((*_PASSWORD_MODULES, _OAUTH_MODULE))
-        raise ConfigError(f"{PREFIX}{_JAAS}: this login module is not supported; use one of {supported}")
-    return _oauth_login(login, properties) if mechanism == "OAUTHBEARER" else {}
-
-
-def _password_login(login: Login, mechanism: str) -> dict[str, str]:
-    allowed = _PASSWORD_MODULES[login.module]
-    if mechanism not in allowed:
-        raise ConfigError(
-            f"{PREFIX}sasl.mechanism: {login.module} in {PREFIX}{_JAAS} needs {' or '.join(allowed)}, "
-            f"not {mechanism or 'nothing (the JVM client would take GSSAPI)'}"
-        )
-    missing = [name for name in ("username", "password") if name not in login.options]
-    if missing:
-        raise ConfigError(f'{PREFIX}{_JAAS}: {missing[0]} is missing; add {missing[0]}="…"')
-    return {"sasl.username": login.options["username"], "sasl.password": login.options["password"]}
-
-
-def _oauth_login(login: Login | None, properties: Mapping[str, str]) -> dict[str, str]:
-    options = login.options if login is not None else {}
-    mapped = {_OAUTH_NAMES[name]: value for name, value in options.items() if name in _OAUTH_NAMES}
-    extensions = [
-        f"{name.removeprefix(_EXTENSION)}={value}" for name, value in options.items() if name.startswith(_EXTENSION)
-    ]
-    if extensions:
-        mapped["sasl.oauthbearer.extensions"] = ",".join(extensions)
-    if "sasl.oauthbearer.token.endpoint.url" in properties:
-        mapped.setdefault("sasl.oauthbearer.method", "oidc")
-    return mapped
-
-
-def _check_login(properties: Mapping[str, str]) -> None:
-    """Refuse a SASL protocol without a login: librdkafka would say so in its own words, far from here."""
-    if not properties.get("security.protocol", "").startswith("SASL"):
-        return
-    mechanism = properties.get("sasl.mechanism")
-    if mechanism is None:
-        raise ConfigError(
-            f"{PREFIX}sasl.mechanism: it is missing; {PREFIX}security.protocol={properties['security.protocol']} "
-            f"needs one of {', '.join(tables.CHOICES['sasl.mechanism'])}"
-        )
-    if mechanism != "OAUTHBEARER":
-        if "sasl.username" not in properties or "sasl.password" not in properties:
-            raise ConfigError(f"{PREFIX}{_JAAS}: it is missing; {mechanism} needs a user name and a password")
-    elif not {"sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.config"} & properties.keys():
-        raise ConfigError(
-            f"{PREFIX}sasl.oauthbearer.token.endpoint.url: it is missing; OAUTHBEARER needs where to fetch tokens"
-        )

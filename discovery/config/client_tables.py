@@ -10,16 +10,22 @@ SAME = frozenset({
     "group.id", "https.ca.location", "https.ca.pem", "isolation.level", "max.partition.fetch.bytes",
     "message.max.bytes", "metadata.max.age.ms", "queued.max.messages.kbytes", "queued.min.messages",
     "receive.message.max.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.max.ms",
-    "retry.backoff.ms", "sasl.mechanism", "sasl.oauthbearer.client.credentials.client.id",
+    "retry.backoff.ms", "sasl.mechanism", "sasl.oauthbearer.assertion.algorithm",
+    "sasl.oauthbearer.assertion.claim.aud", "sasl.oauthbearer.assertion.claim.exp.seconds",
+    "sasl.oauthbearer.assertion.claim.iss", "sasl.oauthbearer.assertion.claim.jti.include",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds", "sasl.oauthbearer.assertion.claim.sub",
+    "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.client.credentials.client.id",
     "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "sasl.oauthbearer.extensions",
-    "sasl.oauthbearer.method", "sasl.oauthbearer.scope", "sasl.oauthbearer.sub.claim.name",
-    "sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol",
-    "socket.connection.setup.timeout.ms", "socket.keepalive.enable", "socket.nagle.disable",
-    "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "socket.timeout.ms", "ssl.ca.location", "ssl.ca.pem",
-    "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites", "ssl.crl.location", "ssl.curves.list",
-    "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.key.pem",
-    "ssl.sigalgs.list", "topic.metadata.refresh.interval.ms",
+    "sasl.oauthbearer.grant.type", "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope", "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.token.endpoint.url",
+    "sasl.password", "sasl.username", "security.protocol", "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable", "socket.nagle.disable", "socket.receive.buffer.bytes", "socket.send.buffer.bytes",
+    "socket.timeout.ms", "ssl.ca.certificate.stores", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",
+    "ssl.certificate.pem", "ssl.crl.location", "ssl.curves.list", "ssl.endpoint.identification.algorithm",
+    "ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.sigalgs.list", "topic.metadata.refresh.interval.ms",
 })  # fmt: skip
 """Known to librdkafka under the same name, with the same meaning (JVM names and librdkafka's own)."""
 
@@ -28,6 +34,7 @@ RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
     "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 
@@ -38,14 +45,18 @@ STORES = frozenset({
 })  # fmt: skip
 """JVM key and trust stores; translated together."""
 
-COMPOSED = frozenset({"sasl.jaas.config", "sasl.login.callback.handler.class"})
-"""Translated together with others."""
+COMPOSED = frozenset({
+    "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class",
+    "ssl.cipher.suites", "ssl.enabled.protocols",
+})  # fmt: skip
+"""Translated together with others, or value by value."""
 
 _LOOP = "the discovery loop follows brokers and partitions itself"
 _GROUP = "partitions are assigned by Spark, not by a consumer group"
 _METRICS = "metrics of the JVM client do not exist here"
 _TOKEN = "librdkafka renews logins by itself"  # noqa: S105 - a sentence
 _JVM_TLS = "OpenSSL chooses this by itself"
+PROTOCOLS = "TLS 1.2 and 1.3 are offered and the broker chooses; restrict it there"
 WITHOUT_EFFECT = {
     "allow.auto.create.topics": "asking for a topic never creates it here",
     "auto.commit.interval.ms": "offsets live in the checkpoint",
@@ -75,11 +86,15 @@ WITHOUT_EFFECT = {
     "sasl.login.refresh.window.jitter": _TOKEN,
     "sasl.login.retry.backoff.max.ms": _TOKEN,
     "sasl.login.retry.backoff.ms": _TOKEN,
+    "sasl.oauthbearer.clock.skew.seconds": "tokens are checked by the broker",
+    "sasl.oauthbearer.expected.audience": "tokens are checked by the broker",
+    "sasl.oauthbearer.expected.issuer": "tokens are checked by the broker",
+    "sasl.oauthbearer.header.urlencode": "librdkafka writes the header as the standard says",
+    "sasl.oauthbearer.jwt.validator.class": "tokens are checked by the broker",
     "session.timeout.ms": _GROUP,
     "socket.connection.setup.timeout.max.ms": "attempts do not grow; socket.connection.setup.timeout.ms is the limit",
-    "ssl.enabled.protocols": _JVM_TLS,
     "ssl.keymanager.algorithm": _JVM_TLS,
-    "ssl.protocol": _JVM_TLS,
+    "ssl.protocol": PROTOCOLS,
     "ssl.secure.random.implementation": _JVM_TLS,
     "ssl.trustmanager.algorithm": _JVM_TLS,
 }
@@ -122,6 +137,13 @@ CHOICES = {
     "broker.address.family": ("any", "v4", "v6"),
 }
 """Closed sets, by librdkafka's name; compared without case."""
+
+MECHANISM_HINTS = {
+    "GSSAPI": _KERBEROS,
+    "AWS_MSK_IAM": "IAM logins need a class of the JVM; MSK also takes SCRAM-SHA-512 and client certificates",
+}
+TLS_13_SUITES = ("TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256", "TLS_EMPTY_RENEGOTIATION")
+"""Beginnings of names that OpenSSL does not take among the others."""
 
 _MAX_INT = 2_147_483_647
 RANGES = {

@@ -1,83 +1,128 @@
-"""JVM key and trust stores as librdkafka's PEM and PKCS#12 options."""
+"""JVM key and trust stores as librdkafka's PEM options: what is given as text at once, files later, in `material`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 
 from discovery.core.errors import ConfigError
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _PEM_LINE = 64
-_CONVERT_TRUST = (
-    "only PEM is read here; export it (keytool -exportcert -rfc), then set kafka.ssl.truststore.type=PEM "
-    "and kafka.ssl.truststore.location to the .pem file"
-)
-_CONVERT_KEY = (
-    "convert it (keytool -importkeystore -deststoretype PKCS12), then set kafka.ssl.keystore.type=PKCS12, "
-    "or use PEM with kafka.ssl.keystore.type=PEM"
-)
+_OWN_NAMES = {
+    "truststore": ("ssl.ca.location", "ssl.ca.pem"),
+    "keystore": ("ssl.key.location", "ssl.key.pem", "ssl.certificate.location", "ssl.certificate.pem"),
+}
+_TYPES = ("JKS", "PKCS12", "PEM", "JCEKS")
 
 
-def translate_stores(given: Mapping[str, str], *, prefix: str) -> dict[str, str]:
+class Side(Enum):
+    """Which of the two stores."""
+
+    TRUST = "truststore"
+    KEY = "keystore"
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class StoreFile:
+    """A store that is still to be read. `repr` shows where it is, and no password."""
+
+    side: Side
+    location: str
+    password: str | None
+    key_password: str | None
+    prefix: str
+    """In front of option names in messages."""
+
+    def option(self, name: str = "location") -> str:
+        """Name an option of this store as its user writes it."""
+        return f"{self.prefix}ssl.{self.side.value}.{name}"
+
+    def __repr__(self) -> str:
+        """Leave the passwords out."""
+        return f"StoreFile({self.side.value}, {self.location!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stores:
+    """What the store options came to: librdkafka properties, and files to read."""
+
+    properties: Mapping[str, str]
+    files: tuple[StoreFile, ...]
+
+
+def translate_stores(given: Mapping[str, str], *, prefix: str) -> Stores:
     """Translate the `ssl.keystore.*` and `ssl.truststore.*` options among `given`.
 
     Raises:
-        ConfigError: a store type that cannot be read here; names the conversion.
+        ConfigError: a type nobody knows, text that is no PEM, half a key, or the same said twice.
 
-    Runs: anywhere (pure); files are opened later, by librdkafka.
+    Runs: anywhere (pure); files are opened later, by `material.open_stores`.
     """
-    return {**_truststore(given, prefix), **_keystore(given, prefix)}
+    properties: dict[str, str] = {}
+    files: list[StoreFile] = []
+    for side, inline in ((Side.TRUST, _trusted), (Side.KEY, _own_key)):
+        _refuse_contradiction(given, side.value, prefix)
+        text, location = inline(given, prefix), given.get(f"ssl.{side.value}.location", "").strip()
+        if text and location:
+            raise ConfigError(f"{prefix}ssl.{side.value}.location: there is PEM text beside it; keep one of the two")
+        properties |= text
+        if location:
+            files.append(
+                StoreFile(
+                    side=side,
+                    location=location,
+                    password=given.get(f"ssl.{side.value}.password") or None,
+                    key_password=given.get("ssl.key.password") or None,
+                    prefix=prefix,
+                )
+            )
+    return Stores(properties, tuple(files))
 
 
-def _store_type(given: Mapping[str, str], side: str, inline: tuple[str, ...]) -> str:
-    """Return the type as the JVM client understands it: JKS unless said otherwise; inline text is PEM."""
-    implied = "PEM" if any(name in given for name in inline) else "JKS"
-    return given.get(f"ssl.{side}.type", implied).strip().upper()
+def certificates_in(text: str) -> str:
+    """Return the certificates of a PEM text as OpenSSL wants them; empty if there are none."""
+    return "".join(_wrapped(label, body) for label, body in _BLOCK.findall(text) if label.endswith("CERTIFICATE"))
 
 
-def _truststore(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    location = given.get("ssl.truststore.location")
-    certificates = given.get("ssl.truststore.certificates")
-    if location is None and certificates is None:
-        return {}
-    kind = _store_type(given, "truststore", ("ssl.truststore.certificates",))
-    if kind != "PEM":
-        raise ConfigError(f"{prefix}ssl.truststore.location: a trust store of type {kind}: {_CONVERT_TRUST}")
-    if certificates is not None:
-        return {"ssl.ca.pem": _pem(certificates, option=f"{prefix}ssl.truststore.certificates")}
-    return {"ssl.ca.location": str(location)}
+def keys_in(text: str) -> list[str]:
+    """Return the private keys of a PEM text as OpenSSL wants them."""
+    return [_wrapped(label, body) for label, body in _BLOCK.findall(text) if label.endswith("PRIVATE KEY")]
 
 
-def _keystore(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    location = given.get("ssl.keystore.location")
+def _refuse_contradiction(given: Mapping[str, str], side: str, prefix: str) -> None:
+    kind = given.get(f"ssl.{side}.type", "JKS").strip().upper()
+    if kind not in _TYPES:
+        raise ConfigError(f"{prefix}ssl.{side}.type: {kind!r} cannot be read here; convert the store to PEM or PKCS12")
+    own = [name for name in _OWN_NAMES[side] if name in given]
+    theirs = [name for name in given if name.startswith(f"ssl.{side}.") and not name.endswith((".type", ".password"))]
+    if own and theirs:
+        raise ConfigError(f"{prefix}{own[0]}: {prefix}{theirs[0]} says the same in another way; keep one of the two")
+
+
+def _trusted(given: Mapping[str, str], prefix: str) -> dict[str, str]:
+    name = "ssl.truststore.certificates"
+    return {"ssl.ca.pem": _pem(given[name], option=f"{prefix}{name}", find=certificates_in)} if name in given else {}
+
+
+def _own_key(given: Mapping[str, str], prefix: str) -> dict[str, str]:
     inline = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
-    if location is None and not any(name in given for name in inline):
+    if not any(name in given for name in inline):
         return {}
-    kind = _store_type(given, "keystore", inline)
-    if kind == "PEM" and location is not None:
-        # One file holds key and certificates; OpenSSL picks what it needs.
-        return {"ssl.key.location": location, "ssl.certificate.location": location}
-    if kind == "PEM":
-        return _inline_key(given, inline, prefix)
-    if kind == "PKCS12" and location is not None:
-        password = given.get("ssl.keystore.password")
-        return {"ssl.keystore.location": location} | ({"ssl.keystore.password": password} if password else {})
-    raise ConfigError(f"{prefix}ssl.keystore.location: a key store of type {kind} cannot be read here; {_CONVERT_KEY}")
-
-
-def _inline_key(given: Mapping[str, str], inline: tuple[str, str], prefix: str) -> dict[str, str]:
     missing = [name for name in inline if name not in given]
     if missing:
         raise ConfigError(f"{prefix}{missing[0]}: it is missing; a PEM key needs its certificate chain and vice versa")
-    key, chain = (_pem(given[name], option=f"{prefix}{name}") for name in inline)
+    key = _pem(given[inline[0]], option=f"{prefix}{inline[0]}", find=lambda text: "".join(keys_in(text)))
+    chain = _pem(given[inline[1]], option=f"{prefix}{inline[1]}", find=certificates_in)
     return {"ssl.key.pem": key, "ssl.certificate.pem": chain}
 
 
-def _pem(text: str, *, option: str) -> str:
+def _pem(text: str, *, option: str, find: Callable[[str], str]) -> str:
     """Put line breaks where OpenSSL wants them; the JVM client also takes PEM on a single line."""
-    blocks = _BLOCK.findall(text)
-    if not blocks:
+    found = find(text)
+    if not found:
         raise ConfigError(f"{option}: no PEM block in it; paste the text from -----BEGIN to -----END")
-    return "".join(_wrapped(label, body) for label, body in blocks)
+    return found
 
 
 def _wrapped(label: str, body: str) -> str:

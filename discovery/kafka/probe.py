@@ -13,6 +13,7 @@ from discovery.core.model import Broker, ClusterId, Verdict
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, make_client
 from discovery.kafka.sniff import Sniffed, sniff
+from discovery.kafka.tls import explain_tls, is_certain, is_tls_failure
 from discovery.kafka.translate import metadata_answer
 
 _FIRST_SLICE_SECONDS = 0.1
@@ -79,12 +80,16 @@ def probe(
     """
     symptoms = _Symptoms()
     client = make_client({**properties, "error_cb": symptoms.note}, log)
-    tls = "SSL" in str(properties.get("security.protocol", "")).upper().replace("SASL", "")
-    on_probed(_ask(client, symptoms, endpoint, tls=tls, timeout_seconds=timeout_seconds))
+    on_probed(_ask(client, symptoms, endpoint, properties, timeout_seconds=timeout_seconds))
 
 
 def _ask(
-    client: AdminClient, symptoms: _Symptoms, endpoint: tuple[str, int], *, tls: bool, timeout_seconds: float
+    client: AdminClient,
+    symptoms: _Symptoms,
+    endpoint: tuple[str, int],
+    properties: Mapping[str, Any],
+    *,
+    timeout_seconds: float,
 ) -> Probed:
     deadline = time.monotonic() + timeout_seconds
     wait, last = _FIRST_SLICE_SECONDS, ""
@@ -102,7 +107,7 @@ def _ask(
         except KafkaException as exc:
             last = exc.args[0].str()
         client.poll(0)
-        failed = _conclude(symptoms, endpoint, tls=tls, left=left)
+        failed = _conclude(symptoms, endpoint, properties, left=left)
         if failed is not None:
             return failed
         wait = min(2 * wait, _LAST_SLICE_SECONDS)
@@ -111,22 +116,31 @@ def _ask(
     )
 
 
-def _conclude(symptoms: _Symptoms, endpoint: tuple[str, int], *, tls: bool, left: float) -> Probed | None:
+def _conclude(
+    symptoms: _Symptoms, endpoint: tuple[str, int], properties: Mapping[str, Any], *, left: float
+) -> Probed | None:
     """Say what the connection errors so far mean; None: go on waiting."""
+    tls = "SSL" in str(properties.get("security.protocol", "")).upper().replace("SASL", "")
     telling = symptoms.telling
     reason = telling.str() if telling is not None else "the client was cut off"
     code = telling.code() if telling is not None else codes.TRANSPORT
     if code == codes.LOGIN:
-        return Probed(failure=Verdict.AUTH_FAILED, detail=reason)
+        return Probed(failure=Verdict.AUTH_FAILED, detail=f"{reason}; correct kafka.sasl.jaas.config")
     if code == codes.BAD_MESSAGE:
         return Probed(failure=Verdict.NOT_KAFKA, detail=reason)
+    if is_certain(reason):
+        why = explain_tls(reason, endpoint, properties, timeout_seconds=min(_SNIFF_SECONDS, left))
+        return Probed(failure=Verdict.TLS_FAILED, detail=why)
     if not symptoms.downs:
         return None
     seen = sniff(endpoint, timeout_seconds=min(_SNIFF_SECONDS, left))
     if seen is Sniffed.KAFKA and not tls:
         # A broker that cuts a plain client off twice, and yet is well, wants a login first.
         return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
-    return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL)
+    if seen is Sniffed.TLS and tls and telling is None:
+        # The handshake went well, else there were an error: what follows it was not what the broker waits for.
+        return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
+    return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL or is_tls_failure(reason))
 
 
 def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Probed:

@@ -16,6 +16,7 @@ from discovery.core.model import (
     TopicName,
 )
 from discovery.kafka import codes
+from discovery.kafka.tls import is_tls_failure
 
 
 def failure_kind(error: KafkaError) -> FailureKind:
@@ -26,7 +27,7 @@ def failure_kind(error: KafkaError) -> FailureKind:
     code = error.code()
     if code in codes.AUTH:
         return FailureKind.AUTH
-    if code == codes.SSL or (code == codes.TRANSPORT and "SSL handshake failed" in error.str()):
+    if code == codes.SSL or (code == codes.TRANSPORT and is_tls_failure(error.str())):
         return FailureKind.TLS
     if code in codes.UNKNOWN_TOPIC:
         return FailureKind.TOPIC_UNKNOWN

@@ -22,7 +22,7 @@ from discovery.localkafka.java import java_command
 from discovery.localkafka.keeper_client import KeeperClient, end_keeper, socket_path_for, start_keeper
 from discovery.localkafka.launch import BrokerStartError, Progress
 from discovery.localkafka.layout import CONTROLLER, ClusterFolder, held
-from discovery.localkafka.properties import ClusterSettings, kafka_uuid
+from discovery.localkafka.properties import ClusterSettings, kafka_uuid, port_names
 from discovery.localkafka.record import ClusterRecord
 
 __all__ = ["BrokerStartError", "ClusterSettings", "LocalKafka"]
@@ -154,7 +154,7 @@ class LocalKafka(ClusterHandle):
         folder.write_all(self._record)
 
     def _start_keeper(self, folder: ClusterFolder, locks: Sequence[int]) -> None:
-        names = [CONTROLLER, *map(str, self.broker_ids)]
+        names = [CONTROLLER, *(port for b in self.broker_ids for port in port_names(self.settings, b))]
         with launch.reserved(len(names)) as reservations:
             ports = {name: r.port for name, r in zip(names, reservations, strict=True)}
             self._record = replace(self._record, ports=ports, socket_path=socket_path_for(folder.path))

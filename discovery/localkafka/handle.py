@@ -11,7 +11,7 @@ from discovery.localkafka.admin import wait_until
 from discovery.localkafka.keeper_client import KeeperClient
 from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.members import Members
-from discovery.localkafka.properties import ClusterSettings
+from discovery.localkafka.properties import ClusterSettings, port_name
 from discovery.localkafka.record import ClusterRecord
 from discovery.localkafka.topics import Topics
 
@@ -62,9 +62,14 @@ class ClusterHandle:
         """What an administrator's client needs besides the addresses, as librdkafka spells it; empty without SASL."""
         return self._record.client_options
 
-    def address(self, broker_id: int) -> str:
-        """Return `host:port` of a broker; stays the same over kill and restart."""
-        return self._record.address(self.settings.process_name(broker_id))
+    def address(self, broker_id: int, *, listener: str | None = None) -> str:
+        """Return `host:port` of a broker, or of one more listener of it; stays the same over kill and restart."""
+        name = self.settings.process_name(broker_id)
+        return self._record.address(name if listener is None else port_name(broker_id, listener))
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return all addresses of one more listener, comma-separated."""
+        return ",".join(self.address(broker_id, listener=listener) for broker_id in self.broker_ids)
 
     def is_alive(self, broker_id: int) -> bool:
         """Tell whether the broker's process exists (a paused one does)."""

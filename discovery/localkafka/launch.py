@@ -14,6 +14,7 @@ from discovery.localkafka.java import java_command
 from discovery.localkafka.layout import CONTROLLER
 from discovery.localkafka.members import Members
 from discovery.localkafka.ports import Reservation, reserve_ports
+from discovery.localkafka.properties import port_names
 
 Progress = Callable[[int, int], None]
 """Gets (brokers that answer, brokers wanted)."""
@@ -137,10 +138,12 @@ def _revive(members: Members, waiting: Collection[int], attempts: int) -> tuple[
 
 
 def _move(members: Members, name: str) -> Members:
-    with reserved(1) as (reservation,):
-        reservation.share()
-        members.client.hold(reservation.lock_file)
-    ports = {**members.record.ports, name: reservation.port}
+    names = port_names(members.settings, int(name))
+    with reserved(len(names)) as reservations:
+        for reservation in reservations:
+            reservation.share()
+            members.client.hold(reservation.lock_file)
+    ports = {**members.record.ports, **{n: r.port for n, r in zip(names, reservations, strict=True)}}
     moved = replace(members, record=replace(members.record, ports=ports))
     moved.files.write_broker(moved.record, int(name))
     moved.files.save(moved.record)

@@ -118,6 +118,10 @@ class ClusterFolder:
             controller_port=record.ports[CONTROLLER],
             data=str(self.data(name)),
             admin_password=record.admin_password,
+            listener_ports={
+                listener: record.ports[properties.port_name(broker_id, listener)]
+                for listener in record.settings.listeners
+            },
         )
         self._write_properties(name, wanted)
         meta = self.data(name) / "meta.properties"

@@ -11,6 +11,7 @@ CONTROLLER_ID = 1000
 HOST = "127.0.0.1"
 MOST_BROKERS = 48
 ADMIN_USER = "kafka-discovery-admin"
+_TAKEN = ("CLIENT", "CONTROLLER")
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 LOG4J = """\
@@ -61,6 +62,9 @@ class ClusterSettings:
     controller_properties: Mapping[str, str] = field(default_factory=dict)
     sasl_users: Mapping[str, str] = field(default_factory=dict)
     """User name to password; not empty: the brokers speak SASL_PLAINTEXT with PLAIN."""
+    listeners: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """More listeners of every broker, by name: each its `security.protocol` and broker options of its own, as Kafka
+    writes them behind `listener.name.<name>.`; the brokers among themselves and `client_options` use the first one."""
     jvm_options: tuple[str, ...] = (
         "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-Xss512k",
     )  # fmt: skip
@@ -71,6 +75,11 @@ class ClusterSettings:
             raise ConfigError(f"--brokers {self.brokers}: choose 1..{MOST_BROKERS}; each is a JVM of about 150 MB")
         if not 1 <= self.racks <= self.brokers:
             raise ConfigError(f"--racks {self.racks}: choose 1..{self.brokers}, the number of brokers")
+        for name, wanted in self.listeners.items():
+            if not name.isalnum() or name != name.upper() or name in _TAKEN or "security.protocol" not in wanted:
+                raise ConfigError(
+                    f"listener {name!r}: use capitals and digits, not {' or '.join(_TAKEN)}, and say security.protocol"
+                )
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -98,6 +107,16 @@ class ClusterSettings:
         return min(3, self.brokers)
 
 
+def port_names(settings: ClusterSettings, broker_id: int) -> tuple[str, ...]:
+    """Name the ports of one broker: the first is its own name, then one per further listener."""
+    return (str(broker_id), *(port_name(broker_id, name) for name in settings.listeners))
+
+
+def port_name(broker_id: int, listener: str) -> str:
+    """Name the port of a further listener."""
+    return f"{broker_id}/{listener}"
+
+
 def controller_properties(settings: ClusterSettings, *, port: int, data: str) -> dict[str, str]:
     """Configure the one controller."""
     return {
@@ -112,17 +131,32 @@ def controller_properties(settings: ClusterSettings, *, port: int, data: str) ->
 
 
 def broker_properties(
-    settings: ClusterSettings, broker_id: int, *, port: int, controller_port: int, data: str, admin_password: str = ""
+    settings: ClusterSettings,
+    broker_id: int,
+    *,
+    port: int,
+    controller_port: int,
+    data: str,
+    admin_password: str = "",
+    listener_ports: Mapping[str, int] | None = None,
 ) -> dict[str, str]:
-    """Configure one broker."""
+    """Configure one broker; `listener_ports` has a port for each further listener."""
+    ports = listener_ports or {}
     protocol = "SASL_PLAINTEXT" if settings.sasl_users else "PLAINTEXT"
     return {
         **_COMMON,
         **_BROKER,
         "process.roles": "broker",
         "node.id": str(broker_id),
-        "listeners": f"CLIENT://{HOST}:{port}",
-        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,CLIENT:{protocol}",
+        "listeners": ",".join(
+            (f"CLIENT://{HOST}:{port}", *(f"{name}://{HOST}:{ports[name]}" for name in settings.listeners))
+        ),
+        "listener.security.protocol.map": ",".join(
+            (
+                f"CONTROLLER:PLAINTEXT,CLIENT:{protocol}",
+                *(f"{name}:{wanted['security.protocol']}" for name, wanted in settings.listeners.items()),
+            )
+        ),
         "inter.broker.listener.name": "CLIENT",
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
         "log.dirs": data,
@@ -132,6 +166,12 @@ def broker_properties(
         "transaction.state.log.replication.factor": str(settings.replication),
         "transaction.state.log.min.isr": str(min(2, settings.replication)),
         **(_sasl(settings.sasl_users, admin_password) if settings.sasl_users else {}),
+        **{
+            f"listener.name.{name.lower()}.{option}": value
+            for name, wanted in settings.listeners.items()
+            for option, value in wanted.items()
+            if option != "security.protocol"
+        },
         **settings.extra_properties,
     }
 

@@ -4,7 +4,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from discovery.config.material import open_stores
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
@@ -72,6 +73,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _plan(self) -> Planner:
         if self._planner is None:
+            # Stores are read here, not at load(): a JVM may start for it. What they held travels with the tasks.
+            self._options = replace(self._options, client=open_stores(self._options.client))
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options))
