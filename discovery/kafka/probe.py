@@ -134,11 +134,8 @@ def _conclude(
     if not symptoms.downs:
         return None
     seen = sniff(endpoint, timeout_seconds=min(_SNIFF_SECONDS, left))
-    if seen is Sniffed.KAFKA and not tls:
-        # A broker that cuts a plain client off twice, and yet is well, wants a login first.
-        return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
-    if seen is Sniffed.TLS and tls and telling is None:
-        # The handshake went well, else there were an error: what follows it was not what the broker waits for.
+    if (seen is Sniffed.KAFKA and not tls) or (seen is Sniffed.TLS and tls and telling is None):
+        # A broker that cuts a client off twice after the TLS handshake, if there is one, wants a login first.
         return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
     return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL or is_tls_failure(reason))
 
