@@ -61,6 +61,8 @@ def make_certificates(folder: Path) -> Certificates:
     # The JVM refuses a certificate without any name in it, so the client has one too.
     client = authority.create_child_ca().issue_cert("client.example.com", common_name="alice")
     _write_client(made, client)
+    other = stranger.issue_cert("client.example.com")
+    (made.folder / "stranger-client.pem").write_text(_key_text(other) + _chain_text(other))
     _keytool(
         "-importcert", "-noprompt", "-alias", "ca", "-file", made.path("ca.pem"), "-storetype", "JKS",
         "-keystore", made.path("trust.jks"), "-storepass:env", "P", P=STORE_PASSWORD,

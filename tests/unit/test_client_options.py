@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from discovery.config import client_tables as tables
 from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.config.jaas import parse_jaas
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, StateError
 from discovery.core.model import Isolation
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -113,47 +113,113 @@ def test_given_client_credentials_then_librdkafka_fetches_tokens_itself() -> Non
     assert properties["sasl.oauthbearer.extensions"] == "region=l"
 
 
+def unsecured(login: str) -> dict[str, str]:
+    properties = sasl(OAUTH_MODULE, "OAUTHBEARER", login)
+    assert properties.pop("enable.sasl.oauthbearer.unsecure.jwt") == "true"
+    return dict(word.split("=") for word in properties["sasl.oauthbearer.config"].split())
+
+
+def test_given_an_unsecured_login_then_librdkafka_makes_the_same_token() -> None:
+    assert unsecured(
+        'unsecuredLoginStringClaim_sub="alice" unsecuredLoginListClaim_scope="|a|b" '
+        'unsecuredLoginLifetimeSeconds="60" unsecuredLoginExtension_traceId="7"'
+    ) == {
+        "principalClaimName": "sub", "principal": "alice", "scopeClaimName": "scope", "scope": "a,b",
+        "lifeSeconds": "60", "extension_traceId": "7",
+    }  # fmt: skip
+    named = unsecured('unsecuredLoginPrincipalClaimName="azp" unsecuredLoginStringClaim_azp="bob"')
+    assert (named["principalClaimName"], named["principal"]) == ("azp", "bob")
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        'unsecuredLoginStringClaim_other="SECRET"',
+        'unsecuredLoginStringClaim_sub="SEC RET"',
+        'unsecuredLoginStringClaim_sub="a" unsecuredLoginNumberClaim_exp="5"',
+        'unsecuredLoginStringClaim_sub="a" ssl.truststore.location="/SECRET"',
+    ],
+)
+def test_given_an_unsecured_login_that_cannot_be_made_then_what_can_is_named(login: str) -> None:
+    message = refusal(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_jaas_config=f"{OAUTH_MODULE} required {login};",
+    )
+    assert "SECRET" not in message
+    assert message.startswith("kafka.sasl.jaas.config: ")
+
+
+def test_given_a_class_that_fetches_tokens_then_the_same_grant_is_asked_for() -> None:
+    options = {
+        "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": "https://issuer.example/token",
+    }  # fmt: skip
+    name = "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"
+    properties = mapped(**options, sasl_oauthbearer_jwt_retriever_class=name)
+    assert properties["sasl.oauthbearer.grant.type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    assert "use one of" in refusal(**options, sasl_oauthbearer_jwt_retriever_class="my.Retriever")
+    assert "an https address" in refusal(**{**options, "sasl_oauthbearer_token_endpoint_url": "file:///token"})
+
+
+def test_given_a_login_class_of_the_users_then_other_ways_to_log_in_are_named() -> None:
+    assert "log in with SCRAM" in refusal(sasl_login_callback_handler_class="my.Handler")
+    assert "SCRAM-SHA-512" in refusal(sasl_mechanism="AWS_MSK_IAM")
+
+
+def test_given_cipher_suites_then_those_of_tls_1_2_are_chosen_and_those_of_1_3_are_said_to_stay() -> None:
+    options = map_client_options(
+        {"kafka.ssl.cipher.suites": "TLS_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
+    )
+    assert options.librdkafka["ssl.cipher.suites"] == "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    assert "always offered" in options.without_effect["kafka.ssl.cipher.suites"]
+
+
+def test_given_tls_protocols_then_old_ones_alone_are_refused() -> None:
+    options = map_client_options({"kafka.ssl.enabled.protocols": "TLSv1.3,TLSv1.2"})
+    assert "the broker chooses" in options.without_effect["kafka.ssl.enabled.protocols"]
+    assert "let the brokers take TLSv1.2" in refusal(ssl_enabled_protocols="TLSv1,TLSv1.1")
+
+
 def test_given_a_pem_trust_store_as_text_on_one_line_then_it_is_wrapped_for_openssl() -> None:
     expected = "-----BEGIN CERTIFICATE-----\nQUJDREVG\n-----END CERTIFICATE-----\n"
     assert mapped(ssl_truststore_certificates=PEM) == {"ssl.ca.pem": expected}
 
 
-def test_given_pem_files_then_librdkafka_reads_them() -> None:
-    properties = mapped(
-        ssl_truststore_type="PEM", ssl_truststore_location="/ca.pem",
-        ssl_keystore_type="PEM", ssl_keystore_location="/me.pem", ssl_key_password="p",  # noqa: S106
+def test_given_stores_in_files_then_they_wait_to_be_opened_and_no_client_can_be_made_before() -> None:
+    options = map_client_options(
+        {
+            "kafka.ssl.truststore.location": "/ca.jks", "kafka.ssl.keystore.location": "/me.p12",
+            "kafka.ssl.keystore.type": "PKCS12", "kafka.ssl.keystore.password": "SECRET",
+        }
     )  # fmt: skip
-    assert properties == {
-        "ssl.ca.location": "/ca.pem", "ssl.key.location": "/me.pem", "ssl.certificate.location": "/me.pem",
-        "ssl.key.password": "p",
-    }  # fmt: skip
+    assert [(s.side.value, s.location) for s in options.stores] == [("truststore", "/ca.jks"), ("keystore", "/me.p12")]
+    assert "SECRET" not in f"{options.stores!r} {options!r}"
+    with pytest.raises(StateError, match="not opened") as caught:
+        _ = options.connection
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ssl_truststore_location": "/a", "ssl_truststore_certificates": PEM},
+        {"ssl_truststore_location": "/a", "ssl_ca_location": "/b"},
+        {"ssl_keystore_location": "/a", "ssl_key_pem": "x"},
+    ],
+)
+def test_given_the_same_store_twice_then_one_has_to_go(options: dict[str, str]) -> None:
+    assert "keep one of the two" in refusal(**options)
+
+
+def test_given_a_store_type_nobody_knows_then_the_conversion_is_named() -> None:
+    assert refusal(ssl_keystore_location="/x", ssl_keystore_type="BCFKS").startswith("kafka.ssl.keystore.type: 'BCFKS'")
 
 
 def test_given_a_pem_key_as_text_then_key_and_chain_go_together() -> None:
     properties = mapped(ssl_keystore_key=KEY, ssl_keystore_certificate_chain=PEM)
     assert set(properties) == {"ssl.key.pem", "ssl.certificate.pem"}
     assert "kafka.ssl.keystore.certificate.chain: it is missing" in refusal(ssl_keystore_key=KEY)
-
-
-def test_given_a_pkcs12_key_store_then_openssl_opens_it() -> None:
-    properties = mapped(
-        ssl_keystore_type="PKCS12",
-        ssl_keystore_location="/me.p12",
-        ssl_keystore_password="p",  # noqa: S106
-    )
-    assert properties == {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "p"}
-
-
-@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_given_a_trust_store_of_the_jvm_then_the_conversion_is_named(kind: str) -> None:
-    text = refusal(ssl_truststore_location="/x", ssl_truststore_type=kind)
-    assert text.startswith(f"kafka.ssl.truststore.location: a trust store of type {kind}")
-    assert "kafka.ssl.truststore.type=PEM" in text
-
-
-def test_given_a_store_without_type_then_it_is_taken_for_jks_as_the_jvm_does() -> None:
-    assert "type JKS" in refusal(ssl_keystore_location="/x")
-    assert "type JKS" in refusal(ssl_truststore_location="/x")
 
 
 def test_given_text_that_is_no_pem_then_it_is_not_repeated() -> None:

@@ -1,0 +1,194 @@
+"""Brokers that want TLS and a login, asked with the options a JVM user has, Spark's own source beside ours."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from discovery.config.client_options import map_client_options
+from discovery.config.material import open_stores
+from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.policy import Policy
+from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.localkafka.cluster import LocalKafka
+from tests.spark.conftest import ReadStream
+from tests.spark.support_driver import SparkDriver
+from tests.support import numbered, produce
+from tests.support_tls import (
+    EXPIRED,
+    KEY_PASSWORD,
+    LOGIN,
+    MISNAMED,
+    MUTUAL,
+    SECRETS,
+    STORE_PASSWORD,
+    Certificates,
+    accepted,
+    add_users,
+    make_certificates,
+    password_login,
+    secured_settings,
+    trust_jks,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+TOPIC = "secured"
+COUNT = 50
+KINDS = ("plain", "scram-256", "scram-512", "oauth", "pem-files", "pem-text", "pkcs12", "jks")
+WRONG = "Wr0ng-Secret"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(made: Certificates) -> Iterator[LocalKafka]:
+    """One broker with a listener per kind of security, and records to read."""
+    with LocalKafka(secured_settings(made)) as cluster:
+        add_users(cluster)
+        cluster.create_topic(TOPIC, 2)
+        produce(cluster.bootstrap_servers, TOPIC, *numbered(COUNT))
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_the_options_of_a_jvm_client_when_read_then_the_rows_are_those_of_the_native_source(
+    read_stream: ReadStream, secured: LocalKafka, made: Certificates, kind: str
+) -> None:
+    listener, options = accepted(made)[kind]
+    given = {
+        **options,
+        "kafka.bootstrap.servers": secured.bootstrap_servers_of(listener),
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+    }
+    ours = read_stream(given, checkpoint="ours", available_now=True)
+    native = read_stream(given, checkpoint="native", format="kafka", available_now=True)
+    ours.wait_end()
+    native.wait_end()
+    assert ours.values() == native.values() == sorted(numbered(COUNT))
+
+
+def _refused(options: dict[str, str], address: str) -> tuple[Verdict | None, str]:
+    """Vet one address as the loop does; nothing secret may show in what it tells."""
+    told: list[tuple[Verdict | None, str]] = []
+    client = open_stores(map_client_options(options))
+    LibrdkafkaVetter(client, Policy()).vet(
+        [parsed := BrokerAddress.parse(address)],
+        full=[parsed],
+        connect_timeout_seconds=2,
+        request_timeout_seconds=5,
+        on_outcome=lambda outcome: told.append((outcome.failure, outcome.detail)),
+    )
+    assert "\n" not in told[0][1]
+    assert not any(secret in f"{told} {client!r}" for secret in (*SECRETS, WRONG))
+    return told[0]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_given_a_wrong_password_when_vetted_then_the_login_failed_and_the_option_is_named(
+    secured: LocalKafka, made: Certificates, mechanism: str
+) -> None:
+    options = {**password_login(mechanism, WRONG), **trust_jks(made)}
+    verdict, detail = _refused(options, secured.address(1, listener=LOGIN))
+    assert verdict is Verdict.AUTH_FAILED
+    assert "correct kafka.sasl.jaas.config" in detail
+
+
+def test_given_tls_without_a_login_when_vetted_then_the_login_is_asked_for(
+    secured: LocalKafka, made: Certificates
+) -> None:
+    options = {"kafka.security.protocol": "SSL", **trust_jks(made)}
+    verdict, detail = _refused(options, secured.address(1, listener=LOGIN))
+    assert verdict is Verdict.AUTH_FAILED
+    assert "SASL_SSL" in detail
+
+
+@pytest.mark.parametrize(
+    ("listener", "trusted", "remedy"),
+    [
+        (LOGIN, "stranger.pem", "put the authority that signed it into kafka.ssl.truststore.location"),
+        (LOGIN, None, "put the authority that signed it into kafka.ssl.truststore.location"),
+        (EXPIRED, "ca.pem", "certificate has expired; renew it"),
+        (MISNAMED, "ca.pem", "not made out to 127.0.0.1; list the brokers by the names in their certificates"),
+        (MUTUAL, "ca.pem", "wants a client certificate; set kafka.ssl.keystore.location"),
+    ],
+)
+def test_given_certificates_that_do_not_fit_when_vetted_then_tls_failed_and_the_remedy_is_named(
+    secured: LocalKafka, made: Certificates, listener: str, trusted: str | None, remedy: str
+) -> None:
+    options = {"kafka.security.protocol": "SSL"}
+    if trusted:
+        options["kafka.ssl.truststore.location"] = made.path(trusted)
+    verdict, detail = _refused(options, secured.address(1, listener=listener))
+    assert verdict is Verdict.TLS_FAILED
+    assert remedy in detail
+
+
+def test_given_a_client_certificate_of_a_stranger_when_vetted_then_it_is_the_one_to_change(
+    secured: LocalKafka, made: Certificates
+) -> None:
+    options = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.location": made.path("ca.pem"),
+        "kafka.ssl.keystore.location": made.path("stranger-client.pem"),
+    }
+    verdict, detail = _refused(options, secured.address(1, listener=MUTUAL))
+    assert verdict is Verdict.TLS_FAILED
+    assert "refuses this client's certificate" in detail
+
+
+def test_given_the_host_check_switched_off_when_vetted_then_another_name_will_do(
+    secured: LocalKafka, made: Certificates
+) -> None:
+    options = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+        **trust_jks(made),
+    }
+    assert _refused(options, secured.address(1, listener=MISNAMED))[0] is None
+
+
+def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_no_secret_is_written_anywhere(
+    driver: SparkDriver, secured: LocalKafka, made: Certificates, tmp_path: Path
+) -> None:
+    login, mutual = secured.bootstrap_servers_of(LOGIN), secured.bootstrap_servers_of(MUTUAL)
+    keys = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.location": made.path("client.jks"),
+        "kafka.ssl.key.password": KEY_PASSWORD,
+    }
+    cases = {
+        "auth_failed": (login, {**password_login("SCRAM-SHA-512", WRONG), **trust_jks(made)}),
+        "tls_failed": (
+            mutual,
+            {
+                **keys,
+                "kafka.ssl.keystore.password": STORE_PASSWORD,
+                "kafka.ssl.truststore.location": made.path("stranger.pem"),
+            },
+        ),
+        "correct kafka.ssl.keystore.password": (
+            mutual,
+            {**keys, "kafka.ssl.keystore.password": WRONG, **trust_jks(made)},
+        ),
+    }
+    queries = {
+        expected: driver.query(
+            {
+                "kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startupTimeout": "6s",
+                "stateDir": str(tmp_path / "state"), **options,
+            }
+        )
+        for expected, (bootstrap, options) in cases.items()
+    }  # fmt: skip
+    failures = {expected: query.wait_failure(60) for expected, query in queries.items()}
+    for expected, failure in failures.items():
+        assert expected in failure
+        assert "Traceback" not in failure
+    written = "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
+    for secret in (*SECRETS, WRONG, "PRIVATE KEY"):
+        assert secret not in f"{failures} {written} {driver.log()}"
