@@ -81,7 +81,7 @@ def _write_client(made: Certificates, client: trustme.LeafCert) -> None:
     lock = BestAvailableEncryption(KEY_PASSWORD.encode())
     locked_key = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock).decode()
     chain_text = _chain_text(client)
-    (made.folder / "client.key").write_text(locked_key)
+    (made.folder / "client.key").write_text(_key_text(client))
     (made.folder / "client.crt").write_text(chain_text)
     (made.folder / "client.pem").write_text(locked_key + chain_text)
     store = pkcs12.serialize_key_and_certificates(
@@ -201,7 +201,6 @@ def accepted(made: Certificates) -> Mapping[str, tuple[str, dict[str, str]]]:
                 "kafka.ssl.keystore.type": "PEM",
                 "kafka.ssl.keystore.key": made.text("client.key"),
                 "kafka.ssl.keystore.certificate.chain": made.text("client.crt"),
-                "kafka.ssl.key.password": KEY_PASSWORD,
             },
         ),
         "pkcs12": (

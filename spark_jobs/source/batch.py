@@ -20,7 +20,7 @@ from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import describe
-from spark_jobs.source.reader import fetch_settings, say_notes, started_feed
+from spark_jobs.source.reader import fetch_settings, say_notes, started_feed, with_open_stores
 from spark_jobs.source.start import existing, is_settled, refuse_mismatch, refuse_out_of_range
 from spark_jobs.source.timestamps import offsets_by_time
 from spark_jobs.source.waiting import Patience
@@ -53,13 +53,14 @@ class KafkaDiscoveryReader(DataSourceReader):
         broker and 60 s for partitions that cannot be read.
         """
         with crossing():
-            say_notes(self._options)
-            feed = started_feed(self._feed_factory, self._options)
+            options = with_open_stores(self._options)
+            say_notes(options)
+            feed = started_feed(self._feed_factory, options)
             try:
-                tasks, brokers = plan_batch(feed, self._options, SystemClock())
+                tasks, brokers = plan_batch(feed, options, SystemClock())
             finally:
                 feed.stop()
-            settings = fetch_settings(self._options)
+            settings = fetch_settings(options)
             return [BatchPartition(ranges=ranges, brokers=brokers, settings=settings) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -73,8 +73,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            # Stores are read here, not at load(): a JVM may start for it. What they held travels with the tasks.
-            self._options = replace(self._options, client=open_stores(self._options.client))
+            self._options = with_open_stores(self._options)
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options))
@@ -181,6 +180,17 @@ def _rows(limit: ReadLimit) -> int | None:
 
 def _say_waiting(sentence: str) -> None:
     _log.warning("%s", sentence)
+
+
+def with_open_stores(options: SourceOptions) -> SourceOptions:
+    """Read the key and trust stores that the options name; what they held travels with the tasks.
+
+    Raises:
+        ConfigError: one cannot be opened.
+
+    Runs: driver, not at `load()`, since a JVM may start for it; blocks for milliseconds, 1-2 s for a JKS store.
+    """
+    return replace(options, client=open_stores(options.client))
 
 
 def started_feed(factory: FeedFactory, options: SourceOptions) -> SourceFeed:

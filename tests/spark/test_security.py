@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 TOPIC = "secured"
 COUNT = 50
 KINDS = ("plain", "scram-256", "scram-512", "oauth", "pem-files", "pem-text", "pkcs12", "jks")
+OURS_ALONE = frozenset({"pem-files"})
+"""Their key is encrypted as OpenSSL does today (PBES2), which Java 17 cannot open in a PEM file."""
 WRONG = "Wr0ng-Secret"
 
 
@@ -66,10 +68,12 @@ def test_given_the_options_of_a_jvm_client_when_read_then_the_rows_are_those_of_
         "startingOffsets": "earliest",
     }
     ours = read_stream(given, checkpoint="ours", available_now=True)
-    native = read_stream(given, checkpoint="native", format="kafka", available_now=True)
+    if kind not in OURS_ALONE:
+        native = read_stream(given, checkpoint="native", format="kafka", available_now=True)
+        native.wait_end()
+        assert native.values() == sorted(numbered(COUNT))
     ours.wait_end()
-    native.wait_end()
-    assert ours.values() == native.values() == sorted(numbered(COUNT))
+    assert ours.values() == sorted(numbered(COUNT))
 
 
 def _refused(options: dict[str, str], address: str) -> tuple[Verdict | None, str]:
