@@ -95,6 +95,16 @@ class Gateway(Protocol):
         """
         ...
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """Set a group's committed offsets (>= 0) from outside of it. A group that has members refuses.
+
+        Raises:
+            GatewayError: not everything was taken; TOPIC_UNKNOWN where a partition does not exist.
+
+        Runs: a worker thread; blocks <= timeout_seconds + 1.
+        """
+        ...
+
     def close(self) -> None:
         """Release the client; safe to call twice. May block on a slow resolver, so call it on a thread of its own."""
         ...

@@ -10,6 +10,7 @@ NO_LEADER = KafkaError._NOENT
 """What `list_offsets` says, for all partitions asked, when none of them has a leader."""
 SSL = KafkaError._SSL
 TRANSPORT = KafkaError._TRANSPORT
+WAIT_COORDINATOR = KafkaError._WAIT_COORD
 
 AUTH = frozenset(
     {
@@ -39,7 +40,7 @@ TRANSIENT = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._RESOLVE,
-        KafkaError._WAIT_COORD,
+        WAIT_COORDINATOR,
         KafkaError._WAIT_CACHE,
         KafkaError._PURGE_QUEUE,
         KafkaError._DESTROY,

@@ -24,7 +24,7 @@ from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicMetadat
 from discovery.core.policy import Policy
 from discovery.kafka import codes
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
-from discovery.kafka.groups import committed_offsets
+from discovery.kafka.groups import GroupWriter, committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
 from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
 
@@ -78,6 +78,7 @@ class ConfluentGateway:
         self._client: AdminClient | None = make_client({**properties, "error_cb": self._errors.note}, QuietLog())
         self._first_id: str | None = None
         """The cluster this client was built for: that of the vetted addresses it began with."""
+        self._writers: dict[str, GroupWriter] = {}
 
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
@@ -145,9 +146,24 @@ class ConfluentGateway:
             lambda _: committed_offsets(properties, group, partitions, timeout_seconds=timeout_seconds),
         )
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """See `Gateway.commit_offsets`. One client per group stays connected until `close`."""
+        if not offsets:
+            return
+        if group not in self._writers:
+            self._writers[group] = GroupWriter({**self._properties, "error_cb": self._errors.note}, group)
+        writer = self._writers[group]
+
+        def write(client: AdminClient) -> None:
+            home = self._first_id or _known_cluster(client)
+            writer.commit(offsets, cluster_id=home, timeout_seconds=timeout_seconds)
+
+        self._call(f"commit to group {group}", write)
+
     def close(self) -> None:
         """See `Gateway.close`. A call still under way keeps the client alive until it returns."""
         self._client = None
+        self._writers.clear()
 
     def _call(self, doing: str, ask: Callable[[AdminClient], T]) -> T:
         client = self._client

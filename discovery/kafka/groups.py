@@ -1,19 +1,27 @@
-"""Committed offsets of a group, by a short-lived consumer."""
+"""Committed offsets of a group: read by a short-lived consumer, written by one that stays."""
 
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawTopicPartition
 
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import TopicName, TopicPartition
+from discovery.kafka.codes import WAIT_COORDINATOR
 from discovery.kafka.settings import QuietLog
 
 _AGAIN_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _COORDINATOR_MOVING = frozenset(
-    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        WAIT_COORDINATOR,
+    }
 )
 
 
@@ -33,13 +41,7 @@ def committed_offsets(
     Runs: anywhere; blocks <= timeout_seconds. The consumer joins no group and is dropped, not closed: `close` has
     no limit.
     """
-    try:
-        consumer = Consumer(
-            {**properties, "group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False},
-            logger=QuietLog(),
-        )
-    except KafkaException as exc:
-        raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
+    consumer = _consumer(properties, group)
     raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
     answer = _patiently(lambda left: consumer.committed(raw, timeout=left), timeout_seconds)
     return {
@@ -59,3 +61,88 @@ def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:
             if exc.args[0].code() not in _COORDINATOR_MOVING or time.monotonic() + _AGAIN_SECONDS >= deadline:
                 raise
         time.sleep(_AGAIN_SECONDS)
+
+
+_GIVE_UP_MILLISECONDS = 1_000
+"""How long librdkafka itself waits for a coordinator before it fails a commit.
+
+It calls this the session timeout, 45 s by default, and a client that is dropped meanwhile turns in a tight loop until
+then. No session exists here, since nobody joins.
+"""
+
+
+class GroupWriter:
+    """Commits offsets of one group from outside of it. Thread-safe; the constructor connects to nobody.
+
+    `Consumer.commit` of a consumer that joined nothing sends what the protocol calls a simple commit: the coordinator
+    takes it while the group has no members and refuses it otherwise (UNKNOWN_MEMBER_ID), so that a group in use by
+    ordinary consumers is never disturbed. It is asked to answer by callback, because its blocking form has no limit.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], group: str) -> None:
+        self._properties = {**properties, "on_commit": self._on_commit, "session.timeout.ms": _GIVE_UP_MILLISECONDS}
+        self._group = group
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._waiting = False
+        self._answer: KafkaError | None = None
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *, cluster_id: str | None, timeout_seconds: float) -> None:
+        """Commit all of it.
+
+        Args:
+            offsets: What comes next in each partition, >= 0; at least one.
+            cluster_id: Nothing is sent by a client that knows another cluster; None asks nobody.
+            timeout_seconds: Limit; the answer of a commit that ran out of time is awaited before the next is sent.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+            GatewayError: the group has members.
+            KafkaException: not taken. Where a partition does not exist the others were, but librdkafka does not say so.
+            TimeoutError: no answer in time.
+
+        Runs: anywhere; blocks <= timeout_seconds + 0.1.
+        """
+        raw = [RawTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        deadline = time.monotonic() + timeout_seconds
+        with self._lock:
+            error = self._exchange(raw, cluster_id, deadline)
+            while error is not None and error.code() in _COORDINATOR_MOVING and time.monotonic() < deadline:
+                time.sleep(_AGAIN_SECONDS)
+                error = self._exchange(raw, cluster_id, deadline)
+        if error is not None and error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            raise GatewayError(FailureKind.TRANSIENT, f"group {self._group} has members of its own ({error.str()})")
+        if error is not None:
+            raise KafkaException(error)
+
+    def _exchange(self, raw: list[RawTopicPartition], cluster_id: str | None, deadline: float) -> KafkaError | None:
+        if self._consumer is None:
+            self._consumer = _consumer(self._properties, self._group)
+        self._await_answer(deadline)
+        known = self._consumer.cluster_id(timeout=max(0.001, deadline - time.monotonic())) if cluster_id else None
+        if known != cluster_id:
+            raise TimeoutError
+        self._consumer.commit(offsets=raw, asynchronous=True)
+        self._waiting = True
+        self._await_answer(deadline)
+        return self._answer
+
+    def _await_answer(self, deadline: float) -> None:
+        while self._waiting:
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            self._consumer.poll(min(_POLL_SECONDS, max(0.001, deadline - time.monotonic())))
+
+    def _on_commit(self, error: KafkaError | None, _: Sequence[RawTopicPartition]) -> None:
+        """Runs: within `poll`."""
+        self._waiting, self._answer = False, error
+
+
+def _consumer(properties: Mapping[str, Any], group: str) -> Any:
+    try:
+        return Consumer(
+            {**properties, "group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False},
+            logger=QuietLog(),
+        )
+    except KafkaException as exc:
+        raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import Consumer
 
 from discovery.config.client_options import map_client_options
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
@@ -244,12 +245,58 @@ def test_given_a_committed_offset_when_asked_then_it_is_told_and_partitions_with
         assert gateway.committed_offsets(topic_name, tps, timeout_seconds=20) == {tps[1]: 5}
 
 
+def test_given_offsets_committed_when_asked_then_they_are_told_whichever_way_they_moved(
+    subject: Subject, topic_name: str
+) -> None:
+    subject.create_topic(topic_name, 2)
+    tps = partitions_of(topic_name, 2)
+    with gateway_of(subject) as gateway:
+        settled(gateway, topic_name)
+        gateway.commit_offsets(topic_name, {tps[0]: 3, tps[1]: 4}, timeout_seconds=20)
+        assert gateway.committed_offsets(topic_name, tps, timeout_seconds=20) == {tps[0]: 3, tps[1]: 4}
+        gateway.commit_offsets(topic_name, {tps[0]: 1}, timeout_seconds=20)
+        assert gateway.committed_offsets(topic_name, tps, timeout_seconds=20) == {tps[0]: 1, tps[1]: 4}
+
+
+def test_given_a_partition_that_does_not_exist_when_committed_then_it_is_an_error_and_the_others_are_taken(
+    subject: Subject, topic_name: str
+) -> None:
+    only_on(subject, FakeSubject, RealSubject)
+    subject.create_topic(topic_name, 1)
+    tps = partitions_of(topic_name, 2)
+    with gateway_of(subject) as gateway:
+        settled(gateway, topic_name)
+        with pytest.raises(GatewayError) as caught:
+            gateway.commit_offsets(topic_name, {tps[0]: 3, tps[1]: 4}, timeout_seconds=20)
+        assert caught.value.kind is FailureKind.TOPIC_UNKNOWN
+        assert gateway.committed_offsets(topic_name, tps[:1], timeout_seconds=20) == {tps[0]: 3}
+
+
+def test_given_a_group_with_members_when_offsets_are_committed_from_outside_then_it_refuses(
+    subject: Subject, topic_name: str
+) -> None:
+    only_on(subject, RealSubject)
+    assert isinstance(subject, RealSubject)
+    subject.create_topic(topic_name, 1)
+    member = Consumer({"bootstrap.servers": subject.kafka.bootstrap_servers, "group.id": topic_name, "log_level": 0})
+    try:
+        member.subscribe([topic_name])
+        eventually(lambda: member.poll(0.1) or member.assignment(), 30, "the member's assignment")
+        with gateway_of(subject) as gateway:
+            settled(gateway, topic_name)
+            with pytest.raises(GatewayError, match="has members of its own"):
+                gateway.commit_offsets(topic_name, {partitions_of(topic_name, 1)[0]: 1}, timeout_seconds=20)
+    finally:
+        member.close()
+
+
 def test_given_nothing_to_ask_then_nothing_is_asked(subject: Subject) -> None:
     with gateway_of(subject) as gateway:
         pass
     assert gateway.list_offsets([], LATEST, timeout_seconds=TIMEOUT) == {}
     assert gateway.describe_topic_ids([], timeout_seconds=TIMEOUT) == {}
     assert gateway.committed_offsets("g", [], timeout_seconds=TIMEOUT) == {}
+    gateway.commit_offsets("g", {}, timeout_seconds=TIMEOUT)
 
 
 def test_given_a_closed_client_when_asked_then_it_fails_in_one_way(subject: Subject) -> None:
@@ -285,6 +332,7 @@ def test_given_nobody_who_answers_then_every_call_ends_in_time(fault: object) ->
         assert _failed_after(lambda: gateway.fetch_metadata(None, timeout_seconds=1)) < 1.5
         assert _failed_after(lambda: gateway.describe_topic_ids([tps[0].topic], timeout_seconds=1)) < 2.5
         assert _failed_after(lambda: gateway.committed_offsets("g", tps, timeout_seconds=1)) < 2.5
+        assert _failed_after(lambda: gateway.commit_offsets("g", dict.fromkeys(tps, 1), timeout_seconds=1)) < 2.5
         assert _failed_after(lambda: gateway.list_offsets(tps, LATEST, timeout_seconds=1)) < 2.5
         gateway.close()
 

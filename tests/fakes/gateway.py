@@ -82,6 +82,16 @@ class FakeGateway:
         cluster, _ = self._reach(timeout_seconds)
         return {tp: cluster.committed[group, tp] for tp in partitions if (group, tp) in cluster.committed}
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """See `Gateway.commit_offsets`."""
+        if not offsets:
+            return
+        cluster, _ = self._reach(timeout_seconds)
+        there = {tp for tp in offsets if (t := cluster.topics.get(tp.topic)) and tp.partition < len(t.partitions)}
+        cluster.committed |= {(group, tp): offsets[tp] for tp in there}
+        if there != offsets.keys():
+            raise GatewayError(FailureKind.TOPIC_UNKNOWN, "unknown topic or partition")
+
     def close(self) -> None:
         """See `Gateway.close`."""
         self.closed = True
