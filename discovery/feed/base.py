@@ -162,7 +162,19 @@ class OffsetService(Protocol):
     def committed(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
     ) -> Mapping[TopicPartition, int]:
-        """Return a group's committed offsets; partitions without one are absent."""
+        """Return a group's committed offsets; partitions without one are absent.
+
+        Raises:
+            KafkaUnreachableError: the group's coordinator did not answer, or refused.
+        """
+        ...
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """Set a group's committed offsets (>= 0), back as well as forward; refused while the group has members.
+
+        Raises:
+            KafkaUnreachableError: not everything was taken; says why.
+        """
         ...
 
 

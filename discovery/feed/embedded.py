@@ -241,6 +241,16 @@ class EmbeddedFeed:
         except GatewayError as error:
             raise self._unreachable(f"committed offsets of group {group!r}: {error.detail}") from error
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """See `OffsetService.commit_offsets`."""
+        cycle = self._started()
+        deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
+        gateway, _ = self._gateway(cycle, deadline)
+        try:
+            gateway.commit_offsets(group, offsets, timeout_seconds=deadline.remaining(self._clock.monotonic()))
+        except GatewayError as error:
+            raise self._unreachable(error.detail) from error
+
     def _open_store(self, store: SnapshotStore) -> None:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(StateError),

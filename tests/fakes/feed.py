@@ -79,6 +79,12 @@ class ScriptedFeed:
         self.asked: list[dict[TopicPartition, int]] = []
         self.started = self.stopped = self.refreshes = self.waits = 0
         self.acked: list[Generation] = []
+        self.groups: dict[str, dict[TopicPartition, int]] = {}
+        """Committed offsets by group."""
+        self.commits: list[dict[TopicPartition, int]] = []
+        """What was asked to be committed, in this order, refused or not."""
+        self.refusal: str | None = None
+        """Why a group's coordinator refuses; None: it does not."""
         self._view = view
 
     def show(self, view: FeedView) -> None:
@@ -130,6 +136,27 @@ class ScriptedFeed:
 
     def ack(self, generation: Generation) -> None:
         self.acked.append(generation)
+
+    def resolve(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        raise NotImplementedError
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        self._ask_coordinator(timeout_seconds)
+        return {tp: offset for tp, offset in self.groups.get(group, {}).items() if tp in partitions}
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        self.commits.append(dict(offsets))
+        self._ask_coordinator(timeout_seconds)
+        self.groups.setdefault(group, {}).update(offsets)
+
+    def _ask_coordinator(self, timeout_seconds: float) -> None:
+        if self.refusal is not None:
+            self.clock.advance(timeout_seconds)
+            raise KafkaUnreachableError(self.refusal)
 
     def stop(self) -> None:
         self.stopped += 1
