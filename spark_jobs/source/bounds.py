@@ -8,7 +8,7 @@ from enum import Enum
 from discovery.core.errors import ConfigError
 from discovery.core.model import TopicPartition
 from discovery.feed.base import Interest
-from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_timestamps
+from spark_jobs.source.offsets import COMMITTED, EARLIEST, LATEST, Offsets, parse_offsets, parse_timestamps
 
 
 class NoneAfter(Enum):
@@ -34,7 +34,7 @@ class ByTimestamp:
 
 
 Bound = int | Offsets | ByTimestamp
-"""EARLIEST, LATEST, offsets by partition, or a time."""
+"""EARLIEST, LATEST, COMMITTED (as a start), offsets by partition, or a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +95,11 @@ def _offsets(text: str, interest: Interest, option: str) -> int | Offsets:
             return EARLIEST
         case "latest":
             return LATEST
+        case "committed" if option == STARTING.offsets:
+            return COMMITTED
     if not text.strip().startswith("{"):
-        raise ConfigError(f'{option}: {text!r} is neither earliest, latest nor JSON like {{"topic": {{"0": 5}}}}')
+        words = "earliest, latest, committed" if option == STARTING.offsets else "earliest, latest"
+        raise ConfigError(f'{option}: {text!r} is neither {words} nor JSON like {{"topic": {{"0": 5}}}}')
     offsets = parse_offsets(text.strip(), what=option)
     _match_assigned(set(offsets), interest, option)
     return offsets
@@ -144,6 +147,8 @@ def check_batch_bounds(start: Bound, end: Bound) -> None:
     Runs: anywhere (pure).
     """
     _refuse_value(start, LATEST, f"{STARTING.offsets}: latest is no start of a batch read, nothing would be read")
+    if start == COMMITTED:
+        raise ConfigError(f"{STARTING.offsets}: committed is for streams; give a batch read offsets as JSON or a time")
     _refuse_value(end, EARLIEST, f"{ENDING.offsets}: earliest is no end of a batch read, nothing would be read")
     if isinstance(start, ByTimestamp) is not isinstance(end, ByTimestamp):
         return

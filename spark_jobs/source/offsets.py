@@ -17,6 +17,9 @@ LATEST = -1
 _OFFSET = (EARLIEST, f"an offset (0 or more, {LATEST} for latest, {EARLIEST} for earliest)")
 _TIME = (0, "a time in milliseconds since 1970-01-01 UTC (a whole number, 0 or more)")
 
+COMMITTED = -3
+"""As a start only, never in a checkpoint: where the consumer group `kafka.group.id` stands."""
+
 
 def parse_offsets(raw: object, *, what: str) -> Offsets:
     """Read an offsets object as Spark hands it over, or its JSON text.

@@ -26,19 +26,23 @@ from spark_jobs.source.bounds import (
 )
 from spark_jobs.source.cut_options import CutOptions, parse_cut_options
 from spark_jobs.source.durations import parse_duration
-from spark_jobs.source.offsets import EARLIEST, LATEST
+from spark_jobs.source.offsets import COMMITTED, EARLIEST, LATEST
 from spark_jobs.source.plan import OnParked
 from spark_jobs.source.sizes import parse_size
 
 _T = TypeVar("_T")
 
 BOOTSTRAP = "kafka.bootstrap.servers"
+FALLBACK = "startingOffsetsFallback"
+_FALLBACKS = {"error": None, "earliest": EARLIEST, "latest": LATEST}
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 KNOWN = (
     *_STRATEGIES,
     *STARTING.all,
     STRATEGY,
+    FALLBACK,
     *ENDING.all,
+    "commitOffsets",
     "maxOffsetsPerTrigger",
     "minPartitions",
     "failOnDataLoss",
@@ -74,8 +78,14 @@ class SourceOptions:
     client: ClientOptions
     starting: Bound | None = None
     """None: not given; see `stream_start` and `batch_start`."""
+    starting_fallback: int | None = None
+    """EARLIEST or LATEST where the group has no offset that can be read; None: that is an error."""
     ending: Bound | None = None
     """Batch reads only."""
+    group: str | None = None
+    """`kafka.group.id`."""
+    commit_offsets: bool = False
+    """Tell that group where the query stands."""
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
@@ -124,11 +134,18 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     client = map_client_options({name: value for name, value in given.items() if _is_client_option(name)})
     interest = _interest(given, client)
     strategy = _one_of(STRATEGY, given.get(STRATEGY, "error"), ("error", "latest"))
+    starting = parse_bound(given, STARTING, interest, NoneAfter(strategy))
+    group = client.librdkafka.get("group.id")
+    commit_offsets = _flag("commitOffsets", given.get("commitOffsets", "false"))
+    _need_group(group, {f"{STARTING.offsets}=committed": starting == COMMITTED, "commitOffsets=true": commit_offsets})
     return SourceOptions(
         bootstrap=_bootstrap(given),
         interest=interest,
         client=client,
-        starting=parse_bound(given, STARTING, interest, NoneAfter(strategy)),
+        starting=starting,
+        starting_fallback=_FALLBACKS[_one_of(FALLBACK, given.get(FALLBACK, "error"), tuple(_FALLBACKS))],
+        group=group,
+        commit_offsets=commit_offsets,
         ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
         max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger", _positive),
         min_partitions=_optional(given, "minPartitions", _positive),
@@ -180,7 +197,14 @@ def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
     notes = [*ignored(given, STARTING), *ignored(given, ENDING)]
     if STRATEGY in given and not {STARTING.timestamp, STARTING.by_timestamp} & given.keys():
         notes.append(f"{STRATEGY} has no effect without {STARTING.timestamp} or {STARTING.by_timestamp}")
+    if FALLBACK in given and given.get(STARTING.offsets, "").strip().lower() != "committed":
+        notes.append(f"{FALLBACK} has no effect without {STARTING.offsets}=committed")
     return tuple(notes)
+
+
+def _need_group(group: str | None, options: Mapping[str, bool]) -> None:
+    if needing := [option for option, given in options.items() if given and not group]:
+        raise ConfigError(f"kafka.group.id: it is missing; {' and '.join(needing)} needs the name of a consumer group")
 
 
 def _is_client_option(name: str) -> bool:

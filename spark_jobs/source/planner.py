@@ -12,19 +12,23 @@ from discovery.feed.base import FeedView, SourceFeed
 from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target
 from spark_jobs.source.bounds import STARTING, ByTimestamp
+from spark_jobs.source.commits import Committer
+from spark_jobs.source.committed import ask_group, committed_start
 from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
-from spark_jobs.source.offsets import Offsets, OffsetsJson, parse_offsets, same_or, to_json
+from spark_jobs.source.offsets import COMMITTED, LATEST, Offsets, OffsetsJson, parse_offsets, same_or, to_json
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import Limits, OnParked, describe, plan_end
-from spark_jobs.source.start import first_offsets, is_settled, refuse_out_of_range
+from spark_jobs.source.start import existing, first_offsets, is_settled, moves_on, refuse_out_of_range
 from spark_jobs.source.timestamps import offsets_by_time
 from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
 """Least time between two lines about parked partitions: leaders move one by one."""
+_FLUSH_SECONDS = 5.0
+"""How long a bounded run waits for its last commit to the group before it ends."""
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -46,6 +50,8 @@ class Planner:
         self._guard = LossGuard(feed, options, self._clock)
         self._target: Target | None = None
         self._first: OffsetsJson | None = None
+        self._begins: OffsetsJson = {}
+        self._stood: Mapping[str, Any] | None = None
         self._asked: tuple[Any, ...] | None = None
         self._answered: OffsetsJson = {}
         self._parsed: tuple[Mapping[str, Any], Offsets] | None = None
@@ -54,6 +60,8 @@ class Planner:
         self._parked: frozenset[TopicPartition] = frozenset()
         self._say_parked_after = float("-inf")
         self._acked = -1
+        commits = options.commit_offsets and options.group
+        self.committer = Committer(feed, commits, self._clock) if commits else None
 
     @property
     def available_now(self) -> bool:
@@ -63,6 +71,10 @@ class Planner:
     def initial_offsets(self) -> OffsetsJson:
         """Say where a new query begins; the same at every call.
 
+        Spark keeps this nowhere until its first batch is done: a restart before that asks anew. So a start that might
+        be another one by then is only marked here (LATEST for every partition) and told by the first plan, whose
+        batch is empty and stands in Spark's log.
+
         Raises:
             KafkaUnreachableError: nobody answered within `startupTimeout`; carries a verdict per address.
             ConfigError: the subscribed topics do not exist, or `startingOffsets` names other partitions.
@@ -71,7 +83,9 @@ class Planner:
         """
         if self._first is None:
             view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-            self._first = to_json(self._begin(view))
+            self._begins = to_json(self._begin(view))
+            marks = to_json(dict.fromkeys(existing(view), LATEST))
+            self._first = marks if moves_on(self.options.stream_start) else self._begins
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
@@ -83,10 +97,19 @@ class Planner:
             start = offsets_by_time(
                 start, view, self.feed, self._clock, wait_seconds=self.options.startup_timeout_seconds
             )
+        if start == COMMITTED:
+            start = self._group_start(view)
         first = first_offsets(view, interest, start, option=option)
         if self.options.fail_on_data_loss and start is self.options.stream_start:
             refuse_out_of_range(first, view, interest, option=option)
         return first
+
+    def _group_start(self, view: FeedView) -> Offsets:
+        group = self.options.group or ""
+        wait_seconds = self.options.startup_timeout_seconds
+        told = ask_group(group, existing(view), self.feed, self._clock, wait_seconds=wait_seconds)
+        fallback = self.options.starting_fallback
+        return committed_start(told, view, self.options.interest, group=group, fallback=fallback)
 
     def fix_target(self) -> None:
         """Fix where the query ends: the end of every partition by a fresh answer.
@@ -111,12 +134,22 @@ class Planner:
         """
         if self.cuts is not None:
             self.cuts.batch_is_over()
-        end = self._next_end(start, max_rows)
+        end = self._begins if start == self._first != self._begins else self._next_end(start, max_rows)
         if self._target is not None and end is start:
             end = self._wait_for_the_rest(self._target, start, max_rows)
+            if end is start and self.committer is not None and not self.committer.flush(_FLUSH_SECONDS):
+                _log.warning("the last commit to group %s did not go through in time", self.options.group)
         if self.cuts is not None:
             self.cuts.note_planned(end)
         return end
+
+    def _stands(self, start: Mapping[str, Any]) -> None:
+        """Spark has recorded everything before `start`, which it asks to plan from."""
+        if self.committer is None or start in (self._stood, self._first):
+            return
+        self._stood = start
+        stood = parse_offsets(start, what=CHECKPOINT)
+        self.committer.stands(self.cuts.delivered(stood) if self.cuts is not None else stood)
 
     def report(self) -> OffsetsJson | None:
         """Return the known end of every followed partition, for the query's progress.
@@ -179,6 +212,7 @@ class Planner:
             self._asked = None
             self._answered = self._plan(self._parse(start), view, max_rows)
             self._asked = asked
+            self._stands(start)
             self._ack(view)
         return same_or(start, self._answered)
 

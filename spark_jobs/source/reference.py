@@ -23,8 +23,9 @@ ROWS = (
         "startingOffsets",
         "latest",
         "same",
-        "`earliest`, `latest`, or JSON per partition (-2 earliest, -1 latest). Only a new query looks at it; "
-        "partitions found later start at earliest. A batch read begins at `earliest` by default.",
+        "`earliest`, `latest`, `committed` (where the group `kafka.group.id` stands), or JSON per partition "
+        "(-2 earliest, -1 latest). Only a new query looks at it; partitions found later start at earliest. "
+        "A batch read begins at `earliest` by default.",
     ),
     Row(
         "startingOffsetsByTimestamp",
@@ -38,6 +39,20 @@ ROWS = (
         "error",
         "same",
         "Where no record is at or after the time: `error` fails, `latest` begins with what comes next.",
+    ),
+    Row(
+        "startingOffsetsFallback",
+        "error",
+        "new",
+        "With `startingOffsets=committed`, a partition without a committed offset, or with one that is not there any "
+        "more: `error` names it, `earliest` or `latest` begins there.",
+    ),
+    Row(
+        "commitOffsets",
+        "false",
+        "new",
+        "Tell the group `kafka.group.id` where the query stands, after Spark has recorded each batch. Never read back; "
+        "a failure is counted and logged once and never fails the query.",
     ),
     Row("endingOffsets", "latest", "same", "Batch reads only: `latest` or JSON per partition (-1 latest), exclusive."),
     Row(

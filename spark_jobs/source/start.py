@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from discovery.core.errors import ConfigError, DataLossError
 from discovery.core.model import LoopState, TopicPartition, Verdict
 from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
-from spark_jobs.source.bounds import STARTING, mismatch
+from spark_jobs.source.bounds import STARTING, Bound, ByTimestamp, mismatch
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 
 
@@ -79,6 +79,16 @@ def first_offsets(
     wanted = {tp: starting if isinstance(starting, int) else starting[tp] for tp in there}
     placed = {tp: _place(wanted[tp], partition, interest) for tp, partition in there.items()}
     return {tp: offset for tp, offset in placed.items() if offset is not None}
+
+
+def moves_on(start: Bound) -> bool:
+    """Tell whether this start may be another place when it is asked again: the end, a group, a time.
+
+    Runs: anywhere (pure).
+    """
+    if isinstance(start, ByTimestamp):
+        return True
+    return start != EARLIEST if isinstance(start, int) else LATEST in start.values()
 
 
 def existing(view: FeedView) -> dict[TopicPartition, PartitionView]:

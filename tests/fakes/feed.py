@@ -129,18 +129,8 @@ class ScriptedFeed:
             raise KafkaUnreachableError("no leader told an offset")
         return {tp: self.by_time[tp] for tp in wanted if tp in self.by_time}
 
-    def committed(
-        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
-    ) -> Mapping[TopicPartition, int]:
-        return {}
-
     def ack(self, generation: Generation) -> None:
         self.acked.append(generation)
-
-    def resolve(
-        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
-    ) -> Mapping[TopicPartition, int]:
-        raise NotImplementedError
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float

@@ -72,7 +72,10 @@ T = {**REQUIRED, "subscribe": "t"}
         (REQUIRED, "exactly one of subscribe, subscribePattern and assign is needed, found none of them"),
         ({**T, "assign": '{"t":[0]}'}, "is needed, found subscribe and assign"),
         ({**T, "startingOffset": "latest"}, "startingOffset: unknown option; did you mean startingOffsets?"),
-        ({**T, "startingOffsets": "newest"}, "startingOffsets: 'newest' is neither earliest, latest nor JSON"),
+        (
+            {**T, "startingOffsets": "newest"},
+            "startingOffsets: 'newest' is neither earliest, latest, committed nor JSON",
+        ),
         ({**T, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger: '0' is not a whole number of 1 or more"),
         ({**T, "minPartitions": "x"}, "minPartitions: 'x' is not a whole number of 1 or more"),
         ({**T, "includeHeaders": "yes"}, "includeHeaders: 'yes' is not one of true, false"),

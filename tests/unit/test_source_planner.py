@@ -24,13 +24,18 @@ def feed_with(partitions: Mapping[TopicPartition, PartitionView], **more: Any) -
     return ScriptedFeed(view_of(partitions, **more))
 
 
+def begin(plan: Planner) -> dict[str, Any]:
+    """Return what stands in Spark's log after the first batch, which is empty where the start moves on."""
+    return dict(plan.latest_offsets(plan.initial_offsets(), None))
+
+
 # -- start --------------------------------------------------------------------------------------------------------
 
 
 def test_given_a_cold_feed_when_a_broker_answers_then_the_query_starts_at_its_end() -> None:
     feed = ScriptedFeed(COLD)
     feed.script.append(view_of({tp(0): partition_view(3, 7)}))
-    assert planner(feed).initial_offsets() == {"t": {"0": 7}}
+    assert begin(planner(feed)) == {"t": {"0": 7}}
 
 
 def test_given_spark_asks_twice_when_more_arrived_then_the_first_answer_stands() -> None:
@@ -39,6 +44,17 @@ def test_given_spark_asks_twice_when_more_arrived_then_the_first_answer_stands()
     first = plan.initial_offsets()
     feed.show_partitions({tp(0): partition_view(0, 70)})
     assert plan.initial_offsets() is first
+
+
+def test_given_a_start_at_latest_when_it_ends_before_the_first_batch_then_its_replay_reads_nothing_again() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7)})
+    plan = planner(feed)
+    end = begin(plan)
+    assert plan.tasks(plan.initial_offsets(), end)[0] == ()
+    feed.show_partitions({tp(0): partition_view(0, 70)})
+    again = planner(feed)
+    assert again.tasks(again.initial_offsets(), end)[0] == ()
+    assert again.latest_offsets(end, None) == {"t": {"0": 70}}
 
 
 def test_given_nobody_lives_when_the_time_is_up_then_the_error_has_a_verdict_per_address() -> None:
@@ -77,7 +93,7 @@ def test_given_a_leaderless_partition_when_starting_at_earliest_then_it_is_left_
 def test_given_a_leaderless_partition_when_starting_at_latest_then_its_history_is_never_read() -> None:
     feed = feed_with({tp(0): partition_view(2, 5), tp(1): partition_view(None, None, leader=None)})
     plan = planner(feed)
-    start = plan.initial_offsets()
+    start = begin(plan)
     assert start == {"t": {"0": 5, "1": -1}}
     feed.show_partitions({tp(0): partition_view(2, 5), tp(1): partition_view(4, 9)})
     end = plan.latest_offsets(start, None)
@@ -89,7 +105,7 @@ def test_given_a_slow_leader_when_starting_then_it_is_waited_for_a_second_only()
     clock = FakeClock()
     feed = ScriptedFeed(view_of({tp(0): partition_view(0, 5), tp(1): partition_view(None, None)}), clock=clock)
     before = clock.monotonic()
-    assert planner(feed).initial_offsets() == {"t": {"0": 5, "1": -1}}
+    assert begin(planner(feed)) == {"t": {"0": 5, "1": -1}}
     assert clock.monotonic() - before == pytest.approx(1.0, abs=0.1)
 
 
