@@ -1,0 +1,172 @@
+"""One cluster the service follows: its loop, what it shows, what it did. The hub wakes whoever waits for changes."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from discovery.config.settings import ClusterSettings
+from discovery.core.clock import Clock
+from discovery.core.policy import Policy
+from discovery.feed.base import FeedView
+from discovery.feed.embedded import EmbeddedFeed, Vitals
+from discovery.loop.cycle import Picture
+from discovery.loop.interest import Interest
+from discovery.service.counting import Counts
+from discovery.service.events import Timeline
+
+EVERYTHING = ""
+"""A pattern found in every name; internal topics are left out by the interest itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A view and the picture it was made from: one moment of one loop."""
+
+    view: FeedView
+    picture: Picture | None
+
+
+class FeedMaker(Protocol):
+    """Builds the loop of one cluster, unstarted; tests put a fake cluster behind it."""
+
+    def __call__(
+        self,
+        settings: ClusterSettings,
+        policy: Policy,
+        *,
+        state_dir: Path | None,
+        name: str,
+        on_picture: Callable[[Picture], None],
+    ) -> EmbeddedFeed:
+        """Build it; does no I/O."""
+        ...
+
+
+def interest_of(settings: ClusterSettings) -> Interest:
+    """Return which topics a cluster's settings follow."""
+    if settings.topics:
+        return Interest(topics=settings.topic_names, both_ends=True)
+    return Interest(pattern=settings.topic_pattern or EVERYTHING, both_ends=True)
+
+
+def make_feed(
+    settings: ClusterSettings,
+    policy: Policy,
+    *,
+    state_dir: Path | None,
+    name: str,
+    on_picture: Callable[[Picture], None],
+) -> EmbeddedFeed:
+    """See `FeedMaker`: the real one, over librdkafka."""
+    return EmbeddedFeed(
+        bootstrap=settings.bootstrap_servers,
+        interest=interest_of(settings),
+        client_options=settings.client_options,
+        policy=policy,
+        state_dir=state_dir,
+        source_id=name,
+        cluster_id=settings.pin,
+        on_picture=on_picture,
+    )
+
+
+class Cluster:
+    """A followed cluster under its name. Survives a change of its settings; thread-safe."""
+
+    def __init__(
+        self, name: str, settings: ClusterSettings, policy: Policy, *, clock: Clock, maker: FeedMaker, events_max: int
+    ) -> None:
+        """Follow nothing yet."""
+        self.name = name
+        self.settings = settings
+        self.policy = policy
+        self.epoch = os.urandom(8).hex()
+        self.counts = Counts()
+        self.timeline = Timeline(events_max)
+        self.on_change: Callable[[], None] = lambda: None
+        """Called on the loop's thread after every picture; the hub sets it."""
+        self._clock = clock
+        self._maker = maker
+        self._latest: tuple[FeedView, Picture, float] | None = None
+        self._changing = threading.Lock()
+        self._feed: EmbeddedFeed | None = None
+
+    @property
+    def feed(self) -> EmbeddedFeed | None:
+        """The loop, once it was started."""
+        return self._feed
+
+    def start(self, state_dir: Path | None) -> None:
+        """Begin to follow; blocks only for local files.
+
+        Raises:
+            ConfigError: librdkafka refuses the client options.
+            StateError: another process holds the state.
+            OSError: the state cannot be kept.
+        """
+        with self._changing:
+            self._feed = self._begin(self.settings, self.policy, state_dir)
+
+    def change(self, settings: ClusterSettings, policy: Policy, state_dir: Path | None) -> None:
+        """Follow under other settings; the last view stays served meanwhile.
+
+        Runs: a worker thread; blocks up to 5 s for the old loop to end.
+        """
+        with self._changing:
+            if self._feed is not None:
+                self._feed.stop()
+            self.settings, self.policy = settings, policy
+            self._feed = self._begin(settings, policy, state_dir)
+
+    def stop(self) -> None:
+        """Stop following; blocks <= 5 s."""
+        with self._changing:
+            if self._feed is not None:
+                self._feed.stop()
+
+    def shown(self) -> Shown | None:
+        """Return what the loop shows, with the age of this moment; None before it was started."""
+        latest, feed = self._latest, self._feed
+        if latest is not None:
+            view, picture, at = latest
+            age_seconds = view.age_seconds + self._clock.monotonic() - at
+            return Shown(view=replace(view, age_seconds=age_seconds), picture=picture)
+        return Shown(view=feed.view(), picture=None) if feed is not None else None
+
+    def vitals(self) -> Vitals:
+        """Return how the loop is doing."""
+        return self._feed.vitals() if self._feed is not None else Vitals(idle_seconds=None)
+
+    def wall(self, monotonic: float | None) -> float | None:
+        """Turn a moment of the loop into seconds since the epoch."""
+        return None if monotonic is None else self._clock.wall() - self._clock.monotonic() + monotonic
+
+    def _begin(self, settings: ClusterSettings, policy: Policy, state_dir: Path | None) -> EmbeddedFeed:
+        feeds: list[EmbeddedFeed] = []
+
+        def hear(picture: Picture) -> None:
+            self._hear(feeds[0], picture)
+
+        feeds.append(self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear))
+        feeds[0].start()
+        return feeds[0]
+
+    def _hear(self, feed: EmbeddedFeed, picture: Picture) -> None:
+        """Runs: the loop's thread."""
+        wall = self._clock.wall()
+        self.counts.take(picture, wall=wall, deadline_seconds=self.policy.request_timeout_seconds)
+        if picture.events:
+            self.timeline.add(picture.events, wall=wall)
+            self._forget(picture)
+        view = feed.view()
+        if view.generation or self._latest is None:  # after a change of settings the last good view stays
+            self._latest = (view, picture, self._clock.monotonic())
+        self.on_change()
+
+    def _forget(self, picture: Picture) -> None:
+        snapshot = picture.state.snapshot
+        if snapshot is not None:
+            self.counts.forget(frozenset(map(str, picture.state.addresses)), frozenset(map(str, snapshot.topics)))

@@ -1,0 +1,189 @@
+"""What one client can cost us: bytes of headers and bodies, seconds to send them, connections, and who may ask at all."""
+
+import asyncio
+import hmac
+import ipaddress
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from discovery.core.errors import ConfigError
+from discovery.service.respond import refusal
+
+_TOKEN_MIN = 16
+
+
+def protocol(*, header_max_bytes: int, request_timeout_seconds: float) -> type[HttpToolsProtocol]:
+    """Return an HTTP protocol that hangs up on slow and on large requests, which httptools itself would not.
+
+    A connection may be silent between requests only as long as the server's keep-alive; a request that has begun
+    must be complete, headers and body, within `request_timeout_seconds`; so must the first one.
+    """
+
+    class Limited(HttpToolsProtocol):
+        _timer: asyncio.TimerHandle | None = None
+        _header_bytes = 0
+        _in_headers = True
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unwatch()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._in_headers:
+                self._header_bytes += len(data)
+                # What follows the headers in the same packet counts too: at most one socket read too strict.
+                if self._header_bytes > header_max_bytes + _ONE_READ or (
+                    self._header_bytes > header_max_bytes and b"\r\n\r\n" not in data
+                ):
+                    self._reject("request headers are too large")
+                    return
+            super().data_received(data)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._timer is None:
+                self._watch()
+
+        def on_headers_complete(self) -> None:
+            self._in_headers = False
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._unwatch()
+            self._in_headers, self._header_bytes = True, 0
+            super().on_message_complete()
+
+        def _watch(self) -> None:
+            self._timer = self.loop.call_later(request_timeout_seconds, self._reject, "request took too long")
+
+        def _unwatch(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _reject(self, why: str) -> None:
+            self._unwatch()
+            if self.transport is not None and not self.transport.is_closing():
+                if self.cycle is None or self.cycle.response_complete:
+                    self.send_400_response(why)
+                else:
+                    self.transport.abort()
+
+    return Limited
+
+
+_ONE_READ = 262_144
+
+
+class BodyLimit:
+    """Refuses a body that is too large, before and while it is read."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        """Stand before `app`."""
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        length = Headers(scope=scope).get("content-length", "0") if scope["type"] == "http" else "0"
+        if length.isdigit() and int(length) > self._max_bytes:
+            await refusal(413, f"the body has {length} bytes; at most {self._max_bytes} are read")(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._max_bytes:
+                raise BodyTooLargeError(self._max_bytes)
+            return message
+
+        await self._app(scope, counted, send)
+
+
+class BodyTooLargeError(Exception):
+    """A chunked body went over the limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Keep the limit for the message."""
+        super().__init__(f"the body is too large; at most {max_bytes} bytes are read")
+
+
+class Guard:
+    """Lets in who has the token; without a token only requests that name this very host.
+
+    A page in a browser can send requests to loopback, also through a name that it lets point there; the Host header
+    tells them. Basic credentials are taken too, for browsers know them: any user, the token as password.
+    """
+
+    def __init__(self, app: ASGIApp, token: Callable[[], bytes | None]) -> None:
+        """Stand before `app`; `token` is asked at each request, since it may be rotated."""
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        token = self._token()
+        if token is None and not _names_loopback(headers.get("host", "localhost")):
+            text = f"this API answers on loopback only, not as {headers['host'][:100]!r}"
+            await refusal(421, text)(scope, receive, send)
+        elif token is not None and not _has(token, headers.get("authorization", "")):
+            response = refusal(401, "a bearer token is required: Authorization: Bearer <token>")
+            response.headers["WWW-Authenticate"] = 'Basic realm="kafka-discovery", Bearer'
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def read_token(path: Path) -> bytes:
+    """Return the token in a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is too short to be a secret.
+    """
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"api.token_file: {path} cannot be read: {error.strerror or error}") from error
+    if len(token) < _TOKEN_MIN:
+        raise ConfigError(f"api.token_file: {path} holds {len(token)} bytes; a token has at least {_TOKEN_MIN}")
+    return token
+
+
+def _has(token: bytes, authorization: str) -> bool:
+    scheme, _, value = authorization.partition(" ")
+    given = value.strip().encode("utf-8", "surrogateescape")
+    if scheme.lower() == "basic":
+        try:
+            given = b64decode(given, validate=True).partition(b":")[2]
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(given, token)
+
+
+def _names_loopback(host: str) -> bool:
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+    name = name.removeprefix("[").removesuffix("]")
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
