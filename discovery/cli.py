@@ -5,6 +5,7 @@ import sys
 import typer
 
 from discovery import cli_config, cli_state
+from discovery.cli_serve import serve
 from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
 from discovery.localkafka.commands import local_kafka_app
@@ -14,6 +15,7 @@ app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(local_kafka_app, name="local-kafka")
 app.command()(demo)
+app.command()(serve)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from discovery.core.answers import MetadataFailure, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import GatewayError, KafkaUnreachableError, StateError
-from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Generation, LoopState, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Generation, Isolation, LoopState, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
@@ -119,9 +119,7 @@ class EmbeddedFeed:
         with self._starting:
             if self._cycle is not None:
                 return
-            _close_soon(
-                self._factory(self._bootstrap)
-            )  # options librdkafka refuses are an error now, not silence later
+            self.check()  # options librdkafka refuses are an error now, not silence later
             snapshot = None
             if self._store is not None:
                 self._open_store(self._store)
@@ -184,6 +182,14 @@ class EmbeddedFeed:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
         return self.view()
 
+    def check(self) -> None:
+        """Find out whether the client library takes the options; asks nobody.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        _close_soon(self._factory(self._bootstrap))
+
     def vitals(self) -> Vitals:
         """Return how the loop itself is doing; from memory. Thread-safe."""
         cycle, calls, supervisor = self._cycle, self._calls, self._supervisor
@@ -210,9 +216,14 @@ class EmbeddedFeed:
             self._store.close()
 
     def resolve(
-        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        timeout_seconds: float,
+        by_timestamp: bool = False,
+        isolation: Isolation | None = None,
     ) -> Mapping[TopicPartition, int]:
-        """See `OffsetService.resolve`."""
+        """See `OffsetService.resolve`; `isolation` says what "latest" means, by default as the interest does."""
         cycle = self._started()
         deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
         gateway, _ = self._gateway(cycle, deadline)
@@ -221,7 +232,8 @@ class EmbeddedFeed:
         for tp, value in wanted.items():
             if tp in leader_of:
                 groups.setdefault((leader_of[tp], _spec(value, by_timestamp=by_timestamp)), []).append(tp)
-        work = {key: partial(self._one_leader, gateway, groups[key], key[1], deadline) for key in groups}
+        seen = isolation or self._interest.isolation
+        work = {key: partial(self._one_leader, gateway, groups[key], key[1], deadline, seen) for key in groups}
         told = {key: answer for key, answer in self._gather(work, "resolve", deadline).items() if answer}
         if groups and not told:
             raise self._unreachable(f"no leader told an offset within {timeout_seconds:g} s")
@@ -305,10 +317,14 @@ class EmbeddedFeed:
         return gather(self._calls, work, name=name, deadline=deadline, clock=self._clock)
 
     def _one_leader(
-        self, gateway: Gateway, partitions: Collection[TopicPartition], spec: OffsetSpec, deadline: Deadline
+        self,
+        gateway: Gateway,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        deadline: Deadline,
+        isolation: Isolation,
     ) -> Mapping[TopicPartition, int]:
         timeout = max(0.1, deadline.remaining(self._clock.monotonic()))
-        isolation = self._interest.isolation
         try:
             told = gateway.list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout)
         except GatewayError as error:

@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
-from discovery.core.model import TopicName, TopicPartition
+from discovery.core.model import Isolation, TopicName, TopicPartition
 from discovery.feed.wire import Position
 from discovery.loop.interest import Interest
 from discovery.service.cluster import Shown
@@ -29,6 +29,7 @@ _WAIT_SECONDS = 30.0
 _ASK_SECONDS = 10.0
 _EVENTS = 100
 _EARLIEST, _LATEST = -2, -1
+_DIGITS = 10
 
 
 class Api:
@@ -68,9 +69,7 @@ class Api:
         if view is None:
             raise ApiError(503, "the loop has shown nothing yet; try again")
         shown = hub.shown()
-        return answer(
-            hub.follow_bytes(view, held, interest, key), headers=freshness(shown.view if shown else view)
-        )
+        return answer(hub.follow_bytes(view, held, interest, key), headers=freshness(shown.view if shown else view))
 
     async def bootstrap(self, call: Call) -> Response:
         """Return the vetted list as text, ready for a client's option."""
@@ -115,13 +114,14 @@ class Api:
         """Turn earliest, latest or timestamps into offsets."""
         hub = self._service.hub(call.cluster)
         body = await call.body()
-        wanted, by_timestamp, isolation = _wanted(body)
+        wanted, by_timestamp = _wanted(body)
+        isolation = _isolation(call.text("isolation"))
         timeout = call.duration("timeout", _ASK_SECONDS)
         feed = hub.cluster.feed
         if feed is None:
             raise ApiError(503, "the loop was not started yet; try again")
         told = await self._ask(
-            lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, **isolation)
+            lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
         )
         return answer({"offsets": _nested(told)})
 
@@ -141,7 +141,11 @@ class Api:
         """List consumers with lag, acknowledged generation, and dead addresses they still list."""
         now = self._service.clock.monotonic()
         return answer(
-            {"consumers": [consumer_document(c, self._view(c.cluster), now=now) for c in self._service.registry.all(now)]}
+            {
+                "consumers": [
+                    consumer_document(c, self._view(c.cluster), now=now) for c in self._service.registry.all(now)
+                ]
+            }
         )
 
     async def consumer(self, call: Call) -> Response:
@@ -256,7 +260,7 @@ def _interest(topics: str | None, pattern: str | None) -> tuple[Interest | None,
         raise ApiError(400, f"pattern: {error}") from error
 
 
-def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool, dict[str, Any]]:
+def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool]:
     """Read `{"offsets": {"topic": {"0": -2}}}`, or `"timestamps"` in its place."""
     hint = 'write {"offsets": {"topic": {"0": -2}}} (-2 earliest, -1 latest) or {"timestamps": {"topic": {"0": 1700…}}}'
     if not isinstance(body, dict) or len(set(body) & {"offsets", "timestamps"}) != 1 or len(body) != 1:
@@ -264,13 +268,29 @@ def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool, dict[str, An
     by_timestamp = "timestamps" in body
     wanted: dict[TopicPartition, int] = {}
     topics = body["timestamps" if by_timestamp else "offsets"]
-    for topic, partitions in topics.items() if isinstance(topics, dict) else [("", None)]:
-        for partition, value in partitions.items() if isinstance(partitions, dict) else [("", None)]:
-            sound = type(value) is int and (0 <= value < 2**53 if by_timestamp else value in (_EARLIEST, _LATEST))
-            if not (partition.isascii() and partition.isdigit() and len(partition) < 10) or not sound:  # noqa: PLR2004
+    for topic, partitions in _pairs(topics, hint):
+        for partition, value in _pairs(partitions, hint):
+            if not (partition.isascii() and partition.isdigit() and len(partition) < _DIGITS):
+                raise ApiError(400, hint)
+            if type(value) is not int or not (0 <= value < 2**53 if by_timestamp else value in {_EARLIEST, _LATEST}):
                 raise ApiError(400, hint)
             wanted[TopicPartition(TopicName(topic), int(partition))] = value
-    return wanted, by_timestamp, {}
+    return wanted, by_timestamp
+
+
+def _pairs(raw: object, hint: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(raw, dict):
+        raise ApiError(400, hint)
+    return raw.items()
+
+
+def _isolation(text: str | None) -> Isolation:
+    try:
+        return Isolation(text or "read_uncommitted")
+    except ValueError:
+        raise ApiError(
+            400, f"isolation: {(text or '')[:50]!r} is neither read_uncommitted nor read_committed"
+        ) from None
 
 
 def _nested(told: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

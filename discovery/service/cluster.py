@@ -162,7 +162,8 @@ class Cluster:
             self.timeline.add(picture.events, wall=wall)
             self._forget(picture)
         view = feed.view()
-        if view.generation or self._latest is None:  # after a change of settings the last good view stays
+        before = self._latest
+        if view.generation or before is None or not before[0].generation:  # a change of settings keeps the last view
             self._latest = (view, picture, self._clock.monotonic())
         self.on_change()
 

@@ -7,6 +7,7 @@ from typing import Any
 from discovery.core.errors import DiscoveryError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
 
+KINDS = ("spark", "cli", "unknown")
 _MOST = 10_000
 _LONGEST = 200
 
@@ -47,7 +48,7 @@ class Registry:
 
     def __init__(self, silence_seconds: float) -> None:
         """Forget whoever says nothing for so long."""
-        self._silence_seconds = silence_seconds
+        self.silence_seconds = silence_seconds
         self._consumers: dict[str, Consumer] = {}
 
     def put(self, consumer: Consumer) -> None:
@@ -82,7 +83,7 @@ class Registry:
         return self._consumers.get(consumer_id)
 
     def _forget(self, now: float) -> None:
-        silent = [i for i, c in self._consumers.items() if now - c.heard_at > self._silence_seconds]
+        silent = [i for i, c in self._consumers.items() if now - c.heard_at > self.silence_seconds]
         for one in silent:
             del self._consumers[one]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from discovery.core.answers import Answer, MetadataAnswer, MetadataFailure, ProbeOutcome
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
-from discovery.core.model import Verdict
+from discovery.core.model import TopicName, Verdict
 from discovery.loop.cycle import Picture
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -30,6 +30,8 @@ class Counts:
     shrink_blocked: Counter[str] = field(default_factory=Counter)
     disagreements: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    """Partitions by topic, as of the last event."""
     last_success_wall: float | None = None
     last_cycle_wall: float | None = None
 
@@ -48,7 +50,9 @@ class Counts:
             elif event.kind is EventKind.CLUSTER_MISMATCH:
                 self.disagreements["cluster_id"] += 1
             elif event.kind is EventKind.PARTITIONS_ADDED:
-                self.partitions_added[event.subject] += 1
+                self.partitions_added[event.subject] += _size(picture, event.subject) - self.sizes[event.subject]
+        if picture.events and picture.state.snapshot is not None:
+            self.sizes = Counter({name: len(t.partitions) for name, t in picture.state.snapshot.topics.items()})
 
     def forget(self, addresses: frozenset[str], topics: frozenset[str]) -> None:
         """Drop the series of addresses and topics that are no more; `addresses` and `topics` are those that are."""
@@ -70,3 +74,8 @@ class Counts:
             self.duration_seconds_sum += answer.elapsed_seconds
             bucket = next((b for b in BUCKETS_SECONDS if answer.elapsed_seconds <= b), float("inf"))
             self.duration_buckets[bucket] += 1
+
+
+def _size(picture: Picture, topic: str) -> int:
+    known = picture.state.snapshot.topics.get(TopicName(topic)) if picture.state.snapshot else None
+    return len(known.partitions) if known else 0

@@ -1,8 +1,8 @@
 """Who waits for a change of a cluster, and how they are all told at once.
 
 Everything here lives on the event loop's thread, except `changed`, which the discovery loop calls. Two kinds of
-waiters: for a new *generation* (seldom; there may be ten thousand of them) and for a new *version* (offsets too, many times a
-second; a handful of them). Answers are encoded once per change, not once per waiter.
+waiters: for a new *generation* (seldom; there may be ten thousand of them) and for a new *version* (offsets too, many
+times a second; a handful of them). Answers are encoded once per change, not once per waiter.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What one client can cost us: bytes of headers and bodies, seconds to send them, connections, and who may ask at all."""
+"""What one client can cost us: bytes of headers and bodies, seconds to send them; and who may ask at all."""
 
 import asyncio
 import hmac
@@ -18,71 +18,85 @@ from discovery.service.respond import refusal
 _TOKEN_MIN = 16
 
 
-def protocol(*, header_max_bytes: int, request_timeout_seconds: float) -> type[HttpToolsProtocol]:
-    """Return an HTTP protocol that hangs up on slow and on large requests, which httptools itself would not.
+_ONE_READ = 262_144
 
-    A connection may be silent between requests only as long as the server's keep-alive; a request that has begun
-    must be complete, headers and body, within `request_timeout_seconds`; so must the first one.
+
+class LimitedProtocol(HttpToolsProtocol):
+    """An HTTP protocol that hangs up on slow and on large requests, which httptools itself would not.
+
+    Between requests a connection may be silent as long as the server's keep-alive; a request that has begun must be
+    complete, headers and body, within `request_timeout_seconds`; so must the first one.
     """
 
-    class Limited(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
-        _header_bytes = 0
-        _in_headers = True
+    header_max_bytes = 16_384
+    request_timeout_seconds = 10.0
+    _timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _in_headers = True
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+    def connection_made(self, transport: Any) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if self._in_headers:
+            self._header_bytes += len(data)
+            # A body that follows in the same packet counts too, so a packet with the end in it may be larger.
+            limit = self.header_max_bytes + (_ONE_READ if b"\r\n\r\n" in data else 0)
+            if self._header_bytes > limit:
+                self._reject("request headers are too large")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        super().on_message_begin()
+        if self._timer is None:
             self._watch()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._unwatch()
-            super().connection_lost(exc)
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        self._in_headers = False
+        super().on_headers_complete()
 
-        def data_received(self, data: bytes) -> None:
-            if self._in_headers:
-                self._header_bytes += len(data)
-                # What follows the headers in the same packet counts too: at most one socket read too strict.
-                if self._header_bytes > header_max_bytes + _ONE_READ or (
-                    self._header_bytes > header_max_bytes and b"\r\n\r\n" not in data
-                ):
-                    self._reject("request headers are too large")
-                    return
-            super().data_received(data)
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        self._unwatch()
+        self._in_headers, self._header_bytes = True, 0
+        super().on_message_complete()
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            if self._timer is None:
-                self._watch()
+    def _watch(self) -> None:
+        self._timer = self.loop.call_later(self.request_timeout_seconds, self._reject, "the request took too long")
 
-        def on_headers_complete(self) -> None:
-            self._in_headers = False
-            super().on_headers_complete()
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-        def on_message_complete(self) -> None:
-            self._unwatch()
-            self._in_headers, self._header_bytes = True, 0
-            super().on_message_complete()
-
-        def _watch(self) -> None:
-            self._timer = self.loop.call_later(request_timeout_seconds, self._reject, "request took too long")
-
-        def _unwatch(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _reject(self, why: str) -> None:
-            self._unwatch()
-            if self.transport is not None and not self.transport.is_closing():
-                if self.cycle is None or self.cycle.response_complete:
-                    self.send_400_response(why)
-                else:
-                    self.transport.abort()
-
-    return Limited
+    def _reject(self, why: str) -> None:
+        self._unwatch()
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.send_400_response(why)
+        else:
+            self.transport.abort()
 
 
-_ONE_READ = 262_144
+def protocol(*, header_max_bytes: int, request_timeout_seconds: float) -> type[LimitedProtocol]:
+    """Return the protocol with these limits: uvicorn makes one per connection and passes none.
+
+    Runs: once per listener.
+    """
+    limits = {"header_max_bytes": header_max_bytes, "request_timeout_seconds": request_timeout_seconds}
+    return type("LimitedProtocol", (LimitedProtocol,), limits)
 
 
 class BodyLimit:

@@ -1,7 +1,6 @@
 """What the listeners share: the followed clusters, their hubs, the consumers, and how all of it changes on a reload."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +11,32 @@ from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
 from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, DiscoveryError
+from discovery.core.model import LoopState
 from discovery.service.cluster import Cluster, FeedMaker
 from discovery.service.consumers import Registry
+from discovery.service.documents import age_of
 from discovery.service.health import ClusterHealth
 from discovery.service.hub import Hub, Waiters
 from discovery.service.limits import read_token
 from discovery.service.respond import ApiError
-from discovery.service.documents import age_of
 from discovery.service.workers import SingleFlight, Workers
-from discovery.core.model import LoopState
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
 
-_FIXED = ("api.host", "api.port", "api.tls_certificate_file", "api.tls_key_file", "probes.host", "probes.port")
-_FIXED_FOR_LIFE = (*_FIXED, "state_dir", "api.waiters_max", "api.connections_max", "api.header_max_bytes")
+_FIXED_FOR_LIFE = (
+    "api.host",
+    "api.port",
+    "api.tls_certificate_file",
+    "api.tls_key_file",
+    "api.waiters_max",
+    "api.connections_max",
+    "api.header_max_bytes",
+    "api.body_max_bytes",
+    "api.request_timeout_seconds",
+    "probes.host",
+    "probes.port",
+    "state_dir",
+)
 _log = structlog.get_logger("discovery.service")
 
 
@@ -91,11 +102,12 @@ class Service:
         while True:
             try:
                 self._lock.acquire()
-                return
             except DiscoveryError as error:
                 if self.clock.monotonic() >= deadline:
                     text = f"state_dir: {error}; stop that service or give this one its own --state-dir"
                     raise type(error)(text) from error
+            else:
+                return
             await asyncio.sleep(0.1)  # one that is being stopped may still be at it
 
     async def start(self) -> None:
@@ -193,9 +205,7 @@ class Service:
         if hub is not None:
             await asyncio.to_thread(hub.cluster.change, wanted, policy, self.state_dir)
             return
-        cluster = Cluster(
-            name, wanted, policy, clock=self.clock, maker=self._maker, events_max=settings.events_max
-        )
+        cluster = Cluster(name, wanted, policy, clock=self.clock, maker=self._maker, events_max=settings.events_max)
         hub = self._hubs[name] = Hub(cluster, self.waiters, asyncio.get_running_loop())
         await asyncio.to_thread(cluster.start, self.state_dir)
 
@@ -225,8 +235,3 @@ def _health(cluster: Cluster) -> ClusterHealth:
         state=view.state if view else LoopState.COLD,
         age_seconds=age_of(view),
     )
-
-
-def process_id() -> int:
-    """Return this process's id."""
-    return os.getpid()

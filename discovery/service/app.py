@@ -1,0 +1,123 @@
+"""The two listeners as ASGI applications: the API behind its guard, probes and metrics in the open."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as AsgiRoute
+from starlette.types import ASGIApp
+
+from discovery.core.errors import BUG_PHRASE
+from discovery.service.api import Api
+from discovery.service.consumers import BadReportError, ConflictError
+from discovery.service.health import Check, live, ready
+from discovery.service.hub import TooManyWaitersError
+from discovery.service.limits import BodyLimit, BodyTooLargeError, Guard
+from discovery.service.openapi import description
+from discovery.service.page import page
+from discovery.service.respond import ApiError, answer, refusal
+from discovery.service.routes import Call, Route
+from discovery.service.service import Service
+from discovery.service.table import table
+
+_SCOPED = "/v1/clusters/{cluster}/"
+_STATUSES = {BadReportError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
+_log = structlog.get_logger("discovery.service")
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def api_app(service: Service) -> ASGIApp:
+    """Return the API and the status page.
+
+    Runs: once per process.
+    """
+    routes = table(Api(service))
+    document = description(routes)
+
+    async def openapi(_: Request) -> Response:
+        return answer(document)
+
+    async def index(request: Request) -> Response:
+        return page(service, request)
+
+    asgi = [AsgiRoute("/", index, methods=["GET"]), AsgiRoute("/openapi.json", openapi, methods=["GET"])]
+    for route in routes:
+        endpoint = _endpoint(service, route)
+        asgi.append(AsgiRoute(route.path, endpoint, methods=[route.method]))
+        if route.path.startswith(_SCOPED):
+            asgi.append(AsgiRoute(f"/v1/{route.path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
+    app = Starlette(routes=asgi, exception_handlers={HTTPException: _not_here})
+    limited = BodyLimit(app, service.settings.api.body_max_bytes)
+    return Guard(limited, lambda: service.token)
+
+
+def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:
+    """Return probes and metrics: no token, no I/O, nothing else.
+
+    Runs: once per process.
+    """
+
+    async def livez(request: Request) -> Response:
+        return _told(request, live(service.health()))
+
+    async def readyz(request: Request) -> Response:
+        checks = ready(service.health()) or [Check("start", ok=False, reason="the loops are being started")]
+        # One dead cluster must not take the others' followers away.
+        return _told(request, checks, ok=any(check.ok for check in checks))
+
+    async def startupz(request: Request) -> Response:
+        return _told(request, [Check("listening", service.listening, "configuration read, listeners open")])
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"Content-Type": content_type})
+
+    paths = {"/livez": livez, "/healthz": livez, "/readyz": readyz, "/startupz": startupz, "/metrics": metrics}
+    routes = [AsgiRoute(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _not_here})
+
+
+def _endpoint(service: Service, route: Route) -> _Endpoint:
+    async def endpoint(request: Request) -> Response:
+        response = await _guarded(Call(request, route))
+        key = (f"{route.method} {route.path}", str(response.status_code))
+        service.requests[key] = service.requests.get(key, 0) + 1
+        return response
+
+    return endpoint
+
+
+async def _guarded(call: Call) -> Response:
+    """Answer every deliberate error as one line; an unexpected one under the phrase that tests look for."""
+    try:
+        call.check()
+        return await call.route.handler(call)
+    except ApiError as error:
+        return refusal(error.status, str(error))
+    except (BadReportError, ConflictError, TooManyWaitersError, BodyTooLargeError) as error:
+        return refusal(_STATUSES[type(error)], str(error))
+    except Exception:  # noqa: BLE001 - the border to clients: one bad request must not end the rest
+        _log.exception("bug", sentence=BUG_PHRASE, route=call.route.path)
+        return refusal(500, f"{BUG_PHRASE}: the log of the service has the traceback; please report it")
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    words = {404: f"{request.url.path[:100]!r} is no route of this listener", 405: "this route has another method"}
+    response = refusal(status, words.get(status, str(error)))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+def _told(request: Request, checks: list[Check], *, ok: bool | None = None) -> Response:
+    """Return 200 or 503; the reasons where something is wrong or `?verbose` asks for them."""
+    passed = all(check.ok for check in checks) if ok is None else ok
+    verbose = "verbose" in request.query_params or not passed
+    lines = [f"[{'+' if check.ok else '-'}] {check.name}: {check.reason}" for check in checks] if verbose else []
+    text = "\n".join([*lines, "ok" if passed else "failed"]) + "\n"
+    return Response(text, status_code=200 if passed else 503, media_type="text/plain")

@@ -1,0 +1,276 @@
+"""The metrics: made from memory at each scrape, one moment per cluster, never asking anybody.
+
+The families are a table, so that the reference page cannot drift. Series exist only for what exists now: brokers and
+topics that are gone take their series with them. `python -m discovery.service.metrics` renews the page.
+"""
+
+import platform
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from discovery import __version__
+from discovery.core.model import LoopState
+from discovery.core.state import State
+from discovery.feed.base import FeedView
+from discovery.service.cluster import Cluster
+from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
+from discovery.service.documents import condition, consumer_document
+from discovery.service.service import Service
+
+PAGE = Path("docs/reference/metrics.md")
+PREFIX = "kafka_discovery_"
+OTHER = "__other__"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric's name without prefix, its kind, its labels after `cluster`, its meaning."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def _of_clusters(*families: Family) -> dict[str, Family]:
+    return {family.name: family for family in families}
+
+
+FAMILIES = _of_clusters(
+    Family("cycles", "counter", ("outcome",), "Metadata rounds by outcome: success, or the kind of failure."),
+    Family("cycle_duration_seconds", "histogram", (), "How long metadata rounds took."),
+    Family("cycle_deadline_exceeded", "counter", (), "Metadata rounds that took longer than the request timeout."),
+    Family("last_success_timestamp_seconds", "gauge", (), "When metadata was last answered."),
+    Family("last_cycle_timestamp_seconds", "gauge", (), "When the loop last turned, whatever came of it."),
+    Family("snapshot_timestamp_seconds", "gauge", (), "When a trusted answer last confirmed the view served."),
+    Family("snapshot_generation", "gauge", (), "Number of the view served; it only grows."),
+    Family("state", "gauge", ("state",), "1 for the state the loop is in, 0 for the others."),
+    Family(
+        "brokers",
+        "gauge",
+        ("condition",),
+        "Addresses that are configured, advertised, healthy, quarantined, rejected, unasked, or configured_healthy.",
+    ),
+    Family("broker_attempts", "counter", ("broker", "result"), "Probes of an address by result."),
+    Family("broker_quarantine_seconds", "gauge", ("broker",), "How long an address still rests; only while it does."),
+    Family("broker_up", "gauge", ("broker",), "1 for an address that clients may be sent to, 0 for any other."),
+    Family("topic_partitions", "gauge", ("topic",), "Partitions of a followed topic."),
+    Family("topic_parked_partitions", "gauge", ("topic",), "Partitions of a topic that cannot be read now."),
+    Family("partitions_added", "counter", ("topic",), "Partitions that topics already known have grown by."),
+    Family("shrink_blocked", "counter", ("reason",), "Losses held back until confirmed: of brokers, of partitions."),
+    Family("metadata_disagreement", "counter", ("kind",), "Answers that contradict: cluster_id, broker_set."),
+    Family("stuck_calls", "gauge", (), "Abandoned calls whose threads have not ended."),
+    Family("stuck_calls_abandoned", "counter", (), "Calls given up because they did not return."),
+    Family("client_rebuilds", "counter", (), "Clients built, the first one included."),
+    Family("unexpected_errors", "counter", (), "Exceptions nobody expected; each has a traceback in the log."),
+    Family("state_write_failures", "counter", (), "Views that could not be written to the state folder."),
+    Family("consumer_acked_generation", "gauge", ("consumer",), "The newest generation a consumer said it applied."),
+    Family("consumer_lag_records", "gauge", ("consumer",), "Records between a consumer's positions and the ends."),
+    Family("consumer_parked_partitions", "gauge", ("consumer",), "Partitions a consumer leaves out for now."),
+    Family(
+        "consumer_bad_bootstrap_servers",
+        "gauge",
+        ("consumer",),
+        "Addresses in a consumer's own list that are not alive: who still lists a removed broker?",
+    ),
+)
+PROCESS = _of_clusters(
+    Family("build", "info", ("version", "python"), "What runs here."),
+    Family("api_requests", "counter", ("route", "code"), "Answers of the API."),
+    Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
+    Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
+    Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
+)
+_KINDS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "info": InfoMetricFamily}
+
+
+def registry(service: Service) -> CollectorRegistry:
+    """Return a registry of our own with this service's metrics alone."""
+    own = CollectorRegistry()
+    own.register(ServiceCollector(service))
+    return own
+
+
+class ServiceCollector(Collector):
+    """Makes all families from one look at each cluster. Event loop's thread; O(brokers + topics + partitions)."""
+
+    def __init__(self, service: Service) -> None:
+        """Collect from this service."""
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing ahead: the service may follow nobody yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every family with the series of this moment."""
+        made = {name: _empty(family, ("cluster", *family.labels)) for name, family in FAMILIES.items()}
+        for name, hub in self._service.hubs.items():
+            _Scrape(self._service, name, hub.cluster, made).fill()
+        yield from made.values()
+        yield from self._process()
+
+    def _process(self) -> Iterator[Metric]:
+        made = {name: _empty(family, family.labels) for name, family in PROCESS.items()}
+        made["build"].add_metric([], {"version": __version__, "python": platform.python_version()})
+        for (route, code), count in self._service.requests.items():
+            made["api_requests"].add_metric([route, code], count)
+        made["api_waiters"].add_metric([], self._service.waiters.now)
+        made["config_reload_success"].add_metric([], self._service.reloads.ok)
+        made["config_reload_timestamp_seconds"].add_metric([], self._service.reloads.wall)
+        yield from made.values()
+
+
+class _Scrape:
+    """One cluster, one moment."""
+
+    def __init__(self, service: Service, name: str, cluster: Cluster, made: dict[str, Any]) -> None:
+        shown = cluster.shown()
+        self._service = service
+        self._name = name
+        self._cluster = cluster
+        self._made = made
+        self._view = shown.view if shown else None
+        self._state = shown.picture.state if shown and shown.picture else None
+        self._counts: Counts = cluster.counts
+
+    def fill(self) -> None:
+        self._loop()
+        self._counted()
+        self._consumers()
+        if self._view is not None:
+            self._brokers(self._view, self._state)
+            self._topics(self._view)
+
+    def _add(self, family: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            self._made[family].add_metric([self._name, *labels], value)
+
+    def _loop(self) -> None:
+        vitals, wall, view = self._cluster.vitals(), self._service.clock.wall(), self._view
+        if vitals.idle_seconds is not None:
+            self._add("last_cycle_timestamp_seconds", wall - vitals.idle_seconds)
+        self._add("last_success_timestamp_seconds", self._counts.last_success_wall)
+        if view is not None and view.age_seconds != float("inf"):
+            self._add("snapshot_timestamp_seconds", wall - view.age_seconds)
+        elif self._state is not None and self._state.snapshot is not None:
+            self._add("snapshot_timestamp_seconds", self._state.snapshot.confirmed_wall)
+        self._add("snapshot_generation", view.generation if view else 0)
+        for state in LoopState:
+            self._add("state", (view.state if view else LoopState.COLD) is state, state.value)
+        self._add("stuck_calls", vitals.stuck_calls)
+        self._add("stuck_calls_abandoned", vitals.stuck_calls_total)
+        self._add("client_rebuilds", vitals.clients_built)
+        self._add("unexpected_errors", vitals.bugs)
+        self._add("state_write_failures", vitals.state_write_failures)
+
+    def _counted(self) -> None:
+        counts = self._counts
+        for outcome in OUTCOMES:
+            self._add("cycles", counts.cycles[outcome], outcome)
+        self._add("cycle_deadline_exceeded", counts.deadline_exceeded)
+        for reason in ("brokers", "partitions"):
+            self._add("shrink_blocked", counts.shrink_blocked[reason], reason)
+        for kind in DISAGREEMENTS:
+            self._add("metadata_disagreement", counts.disagreements[kind], kind)
+        for (broker, result), count in sorted(counts.attempts.copy().items()):
+            self._add("broker_attempts", count, broker, result)
+        buckets, total = [], 0
+        for bound in (*BUCKETS_SECONDS, float("inf")):
+            total += counts.duration_buckets[bound]
+            buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", total))
+        self._made["cycle_duration_seconds"].add_metric([self._name], buckets, sum_value=counts.duration_seconds_sum)
+
+    def _brokers(self, view: FeedView, state: State | None) -> None:
+        conditions = {address: condition(report.verdict) for address, report in view.addresses.items()}
+        configured = [address for address, report in view.addresses.items() if report.configured]
+        counted = dict.fromkeys(("healthy", "quarantined", "rejected", "unasked"), 0)
+        for one in conditions.values():
+            counted[one] += 1
+        counted["configured"] = len(configured)
+        counted["configured_healthy"] = sum(conditions[address] == "healthy" for address in configured)
+        counted["advertised"] = len(state.snapshot.brokers) if state and state.snapshot else 0
+        for name, count in counted.items():
+            self._add("brokers", count, name)
+        now = self._service.clock.monotonic()
+        for address, one in conditions.items():
+            self._add("broker_up", one == "healthy", str(address))
+            until = state.addresses[address].quarantined_until if state and address in state.addresses else None
+            if until is not None and until > now:
+                self._add("broker_quarantine_seconds", until - now, str(address))
+
+    def _topics(self, view: FeedView) -> None:
+        sizes: dict[str, int] = {}
+        parked: dict[str, int] = {}
+        for tp, one in view.partitions.items():
+            if not one.gone:
+                sizes[tp.topic] = sizes.get(tp.topic, 0) + 1
+                parked[tp.topic] = parked.get(tp.topic, 0) + (one.parked_reason is not None)
+        for family, values in (
+            ("topic_partitions", sizes),
+            ("topic_parked_partitions", parked),
+            ("partitions_added", {topic: self._counts.partitions_added[topic] for topic in sizes}),
+        ):
+            for topic, value in self._capped(values).items():
+                self._add(family, value, topic)
+
+    def _capped(self, values: dict[str, int]) -> dict[str, int]:
+        """Keep the first topics by name; the rest becomes one series, so that their number is bounded."""
+        limit = self._service.settings.metrics.topics_max
+        names = sorted(values)
+        kept = {name: values[name] for name in names[:limit]}
+        return {**kept, OTHER: sum(values[name] for name in names[limit:])} if len(names) > limit else kept
+
+    def _consumers(self) -> None:
+        now = self._service.clock.monotonic()
+        living = self._service.registry.all(now, self._name)
+        for consumer in living[: self._service.settings.metrics.consumers_max]:
+            said = consumer_document(consumer, self._view, now=now)
+            self._add("consumer_acked_generation", consumer.acked_generation, consumer.id)
+            self._add("consumer_lag_records", said["lag"], consumer.id)
+            self._add("consumer_parked_partitions", len(consumer.parked), consumer.id)
+            self._add("consumer_bad_bootstrap_servers", len(said["bad_bootstrap_servers"]), consumer.id)
+
+
+def page() -> str:
+    """Return the reference page.
+
+    Runs: anywhere (pure).
+    """
+    head = (
+        "# Metrics of the service\n\n<!-- Written by `python -m discovery.service.metrics`; do not edit. -->\n\n"
+        "At `/metrics` of the probe listener, from memory: a scrape asks no broker. Timestamps instead of ages, so that"
+        " a dead\nservice does not look fresh. Series of brokers and topics that are gone go with them.\n\n"
+        "| name | kind | labels | meaning |\n|---|---|---|---|\n"
+    )
+    scoped = [_row(family, ("cluster", *family.labels)) for family in FAMILIES.values()]
+    return head + "\n".join([*scoped, *(_row(family, family.labels) for family in PROCESS.values())]) + "\n"
+
+
+def _row(family: Family, labels: tuple[str, ...]) -> str:
+    suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
+    shown = ", ".join(f"`{label}`" for label in labels) or "-"
+    return f"| `{PREFIX}{family.name}{suffix}` | {family.kind} | {shown} | {family.meaning} |"
+
+
+def _empty(family: Family, labels: tuple[str, ...]) -> Any:
+    name = PREFIX + family.name
+    if family.kind == "histogram":
+        return HistogramMetricFamily(name, family.meaning, labels=labels)
+    return _KINDS[family.kind](name, family.meaning, labels=() if family.kind == "info" else labels)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,170 @@
+"""The process: sockets first, then the loops; signals, reloads, and an end within five seconds."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
+from discovery.service.app import api_app, probe_app
+from discovery.service.limits import protocol
+from discovery.service.metrics import registry
+from discovery.service.service import Service
+
+_ANSWER_SECONDS = 1.5
+"""How long running requests may take once the end was asked for."""
+_LOOPS_SECONDS = 2.0
+_LOOK_SECONDS = 2.0
+"""How often the configuration file is looked at."""
+_PROBE_CONNECTIONS = 256
+_log = structlog.get_logger("discovery.service")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers of its own: two of them run here, and the end is ours to order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(service: Service, *, config: Path | None, on_listening: Callable[[str, str], None]) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        service: What to serve; opened and stopped here.
+        config: The file whose change means a reload; None: none.
+        on_listening: Hears the addresses of the API and of the probes, `host:port`, once both answer.
+
+    Raises:
+        ConfigError: an address cannot be listened on, a token cannot be read, client options are refused.
+        StateError: another service holds the state folder.
+
+    Runs: the main thread; returns within 5 s of the signal.
+    """
+    await service.open()
+    stop = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+    _on_signals(service, stop, tasks)
+    settings = service.settings
+    with (
+        _listen(settings.api.host, settings.api.port, "api") as api_socket,
+        _listen(settings.probes.host, settings.probes.port, "probes") as probe_socket,
+    ):
+        api = _server(service, api_app(service), connections=settings.api.connections_max, tls=True)
+        probes = _server(service, probe_app(service, registry(service)), connections=_PROBE_CONNECTIONS)
+        running = [
+            asyncio.ensure_future(api.serve([api_socket])),
+            asyncio.ensure_future(probes.serve([probe_socket])),
+        ]
+        try:
+            await _until_started(api, probes)
+            service.listening = True
+            on_listening(_named(api_socket), _named(probe_socket))
+            await service.start()
+            tasks.add(asyncio.ensure_future(_watch_file(service, config)))
+            await stop.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            service.release_waiters()
+            api.should_exit = probes.should_exit = True
+            await asyncio.gather(service.stop(_LOOPS_SECONDS), *running)
+            _log.info("stopped")
+
+
+def _server(service: Service, app: ASGIApp, *, connections: int, tls: bool = False) -> _Server:
+    api = service.settings.api
+    config = uvicorn.Config(
+        app,
+        http=protocol(header_max_bytes=api.header_max_bytes, request_timeout_seconds=api.request_timeout_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=connections,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_ANSWER_SECONDS,  # type: ignore[arg-type]
+        backlog=4096,
+        ssl_certfile=api.tls_certificate_file if tls else None,
+        ssl_keyfile=api.tls_key_file if tls else None,
+    )
+    return _Server(config)
+
+
+@contextlib.contextmanager
+def _listen(host: str, port: int, section: str) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"{section}.port: {host}:{port} cannot be listened on: {error.strerror or error};"
+                f" choose another {section}.host or {section}.port"
+            ) from error
+        listener.setblocking(False)
+        yield listener
+
+
+def _named(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _until_started(*servers: _Server) -> None:
+    while not all(server.started for server in servers):  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.005)
+
+
+def _on_signals(service: Service, stop: asyncio.Event, tasks: set[asyncio.Task[None]]) -> None:
+    """Signals only set flags or start tasks; nothing is done inside a handler."""
+    loop = asyncio.get_running_loop()
+
+    def reload() -> None:
+        task = asyncio.ensure_future(_reload(service, "SIGHUP"))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+
+
+async def _reload(service: Service, why: str) -> None:
+    try:
+        await service.reload()
+    except (DiscoveryError, OSError):
+        return  # told and counted where it happened
+    except Exception:  # noqa: BLE001 - a reload must never end the service
+        _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {why}")
+
+
+async def _watch_file(service: Service, config: Path | None) -> None:
+    """Reload when the file changes; looked at, not subscribed to: Kubernetes swaps links under it."""
+    if config is None:
+        return
+    seen = await asyncio.to_thread(_stamp, config)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        stamp = await asyncio.to_thread(_stamp, config)
+        if stamp not in (seen, None):
+            seen = stamp
+            await _reload(service, "a change of the file")
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
