@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.config.durations import seconds
+from discovery.config.material import open_stores
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, parse_bootstrap_servers
 from discovery.core.policy import Policy
@@ -167,8 +168,8 @@ class ClusterSettings(Section):
 
     @property
     def client_options(self) -> ClientOptions:
-        """The client options as librdkafka takes them."""
-        return map_client_options(self.client)
+        """The client options as librdkafka takes them; reads key and trust stores, so ask once."""
+        return open_stores(map_client_options(self.client))
 
 
 class Settings(Section):

@@ -13,7 +13,7 @@ from discovery.core.model import Broker, ClusterId, Verdict
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, make_client
 from discovery.kafka.sniff import Sniffed, sniff
-from discovery.kafka.tls import explain_tls, is_certain, is_tls_failure
+from discovery.kafka.tls import explain_tls, is_certain
 from discovery.kafka.translate import metadata_answer
 
 _FIRST_SLICE_SECONDS = 0.1
@@ -137,7 +137,7 @@ def _conclude(
     if (seen is Sniffed.KAFKA and not tls) or (seen is Sniffed.TLS and tls and telling is None):
         # A broker that cuts a client off twice after the TLS handshake, if there is one, wants a login first.
         return Probed(failure=Verdict.AUTH_FAILED, detail=_LOGIN_FIRST) if symptoms.downs > 1 else None
-    return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL or is_tls_failure(reason))
+    return _by_sight(seen, reason, tls=tls, tls_error=code == codes.SSL)
 
 
 def _by_sight(seen: Sniffed, reason: str, *, tls: bool, tls_error: bool) -> Probed:

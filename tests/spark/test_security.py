@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from discovery.config.client_options import map_client_options
 from discovery.config.material import open_stores
@@ -74,6 +75,14 @@ def test_given_the_options_of_a_jvm_client_when_read_then_the_rows_are_those_of_
         assert native.values() == sorted(numbered(COUNT))
     ours.wait_end()
     assert ours.values() == sorted(numbered(COUNT))
+
+
+def test_given_a_batch_read_with_a_jks_store_then_its_rows_come_as_in_a_stream(
+    spark: SparkSession, secured: LocalKafka, made: Certificates
+) -> None:
+    listener, options = accepted(made)["jks"]
+    given = {**options, "kafka.bootstrap.servers": secured.bootstrap_servers_of(listener), "subscribe": TOPIC}
+    assert spark.read.format("kafka-discovery").options(**given).load().count() == COUNT
 
 
 def _refused(options: dict[str, str], address: str) -> tuple[Verdict | None, str]:

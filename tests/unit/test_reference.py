@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from discovery.config import client_reference
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.reference import ROWS, page
 
@@ -9,6 +10,10 @@ ROOT = Path(__file__).parents[2]
 
 def test_given_the_options_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
     assert (ROOT / "docs/reference/options.md").read_text() == page()
+
+
+def test_given_the_client_options_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
+    assert (ROOT / client_reference.PAGE).read_text() == client_reference.page()
 
 
 def test_given_each_default_in_the_page_when_written_out_then_it_means_the_same_as_leaving_it_out() -> None:
