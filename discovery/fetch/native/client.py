@@ -11,7 +11,7 @@ from typing import Any
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
 from discovery.fetch.client import OnError, Piece, TopicAnswer
-from discovery.fetch.native import kernel as k
+from discovery.fetch.native import layout as k
 from discovery.fetch.native.library import CONSUMER, EVENT_ERROR, EVENT_LOG, Library, Metadata, library
 from discovery.fetch.native.rows import Rows
 

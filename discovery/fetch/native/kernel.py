@@ -1,11 +1,65 @@
-"""The compiled loops over librdkafka's messages. Everything is an address or a number, so that the code is cacheable.
+"""The loops over librdkafka's messages, to be compiled. Everything is an address or a number.
 
 Messages lie behind an array of pointers. A *run* is a stretch of messages of one partition, or one event; `scan` finds
 the runs, Python says how much of each is wanted, `fill` copies the wanted rows into Arrow's buffers and gives the
-messages back to librdkafka. Offsets of fields are those of `rd_kafka_message_t`, checked when the library is loaded.
+messages back to librdkafka. Imported only where machine code is made; see `code`.
 """
 
-from discovery.fetch.native.compile import compiled
+from discovery.fetch.native.layout import (
+    CONTENT_BITS,
+    CONTENT_BYTES,
+    CONTENT_DATA,
+    CONTENT_NULLS,
+    CONTENT_OFFSETS,
+    DELIVERED,
+    DESTROY,
+    ERR,
+    ERROR,
+    FIRST,
+    HEADER_AT,
+    HEADER_BITS,
+    HEADER_COUNT,
+    HEADER_OFFSETS,
+    HEADER_ROWS,
+    HEADERS,
+    HEADERS_OF,
+    INDEX,
+    KEY,
+    KEY_BITS,
+    KEY_BYTES,
+    KEY_DATA,
+    KEY_LEN,
+    KEY_NULLS,
+    KEY_OFFSETS,
+    KINDS,
+    LAST,
+    LEN,
+    LIMIT,
+    NAME,
+    NAME_BYTES,
+    NAME_DATA,
+    NAME_LEN,
+    NAME_OFFSETS,
+    OFFSET,
+    OFFSETS,
+    PARTITION,
+    PARTITIONS,
+    PAYLOAD,
+    RKT,
+    RUN_WORDS,
+    SCRATCH,
+    TIMESTAMP_OF,
+    TIMESTAMPS,
+    TOPIC,
+    TOPIC_BYTES,
+    TOPIC_DATA,
+    TOPIC_OFFSETS,
+    VALUE_BITS,
+    VALUE_BYTES,
+    VALUE_DATA,
+    VALUE_NULLS,
+    VALUE_OFFSETS,
+)
 from discovery.fetch.native.memory import (
     ask1,
     ask2,
@@ -19,31 +73,12 @@ from discovery.fetch.native.memory import (
     store8,
     store32,
     store64,
-)
+)  # fmt: skip
 
-ERR, RKT, PARTITION, PAYLOAD, LEN, KEY, KEY_LEN, OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
 AHEAD = 8
 """Messages whose memory is asked for in advance; they were written by another core."""
 
-# Words of one run.
-FIRST, TOPIC, INDEX, ERROR, LAST, LIMIT, NAME, NAME_LEN, DELIVERED = range(9)
-RUN_WORDS = 9
 
-# Words of the table that `fill` works from: where to write, whom to call, and what came of it.
-(
-    KEY_OFFSETS, KEY_DATA, KEY_BITS,
-    VALUE_OFFSETS, VALUE_DATA, VALUE_BITS,
-    TOPIC_OFFSETS, TOPIC_DATA,
-    PARTITIONS, OFFSETS, TIMESTAMPS, KINDS,
-    HEADER_OFFSETS, HEADER_BITS, NAME_OFFSETS, NAME_DATA, CONTENT_OFFSETS, CONTENT_DATA, CONTENT_BITS,
-    TIMESTAMP_OF, DESTROY, HEADERS_OF, HEADER_COUNT, HEADER_AT, SCRATCH,
-    KEY_BYTES, VALUE_BYTES, TOPIC_BYTES, KEY_NULLS, VALUE_NULLS,
-    HEADERS, HEADER_ROWS, NAME_BYTES, CONTENT_BYTES, CONTENT_NULLS,
-) = range(35)  # fmt: skip
-TABLE_WORDS = 35
-
-
-@compiled("int64(int64, int64, int64, int64)")
 def scan(messages: int, count: int, runs: int, table: int) -> int:
     """Find the runs; note how many bytes of keys and values there are. Returns the number of runs."""
     found, topic, index = -1, -1, -1
@@ -73,17 +108,7 @@ def scan(messages: int, count: int, runs: int, table: int) -> int:
     return found + 1
 
 
-@compiled("int64(int64, int64)")
-def text_length(text: int, _unused: int) -> int:
-    """Count the bytes before the zero that ends a C string."""
-    length = 0
-    while load8(text + length) != 0:
-        length += 1
-    return length
-
-
-@compiled("void(int64, int64, int64, int64)")
-def measure_headers(messages: int, runs: int, found: int, table: int) -> None:
+def measure_headers(messages: int, runs: int, found: int, table: int) -> int:
     """Add up the headers of wanted rows: how many, and how many bytes of names and contents."""
     headers_of, count_of = load64(table + 8 * HEADERS_OF), load64(table + 8 * HEADER_COUNT)
     at, scratch = load64(table + 8 * HEADER_AT), load64(table + 8 * SCRATCH)
@@ -99,16 +124,18 @@ def measure_headers(messages: int, runs: int, found: int, table: int) -> None:
             for h in range(ask1(count_of, list_)):
                 ask5(at, list_, h, scratch + 8, scratch + 16, scratch + 24)
                 headers += 1
-                name_bytes += text_length(load64(scratch + 8), 0)
+                name = load64(scratch + 8)
+                while load8(name) != 0:
+                    name, name_bytes = name + 1, name_bytes + 1
                 if load64(scratch + 16) != 0:
                     content_bytes += load64(scratch + 24)
     store64(table + 8 * HEADERS, headers)
     store64(table + 8 * NAME_BYTES, name_bytes)
     store64(table + 8 * CONTENT_BYTES, content_bytes)
+    return headers
 
 
-@compiled("void(int64, int64, int64, int64)")
-def fill_headers(messages: int, runs: int, found: int, table: int) -> None:
+def fill_headers(messages: int, runs: int, found: int, table: int) -> int:
     """Copy the headers of wanted rows; a row without any is null."""
     headers_of, count_of = load64(table + 8 * HEADERS_OF), load64(table + 8 * HEADER_COUNT)
     at, scratch = load64(table + 8 * HEADER_AT), load64(table + 8 * SCRATCH)
@@ -132,9 +159,11 @@ def fill_headers(messages: int, runs: int, found: int, table: int) -> None:
                 store8(bits + (row >> 3), load8(bits + (row >> 3)) | (1 << (row & 7)))
             for h in range(count):
                 ask5(at, load64(scratch), h, scratch + 8, scratch + 16, scratch + 24)
-                length = text_length(load64(scratch + 8), 0)
+                name, length = load64(scratch + 8), 0
+                while load8(name + length) != 0:
+                    length += 1
                 store32(name_offsets + 4 * header, name_at)
-                copy(name_data + name_at, load64(scratch + 8), length)
+                copy(name_data + name_at, name, length)
                 name_at += length
                 store32(content_offsets + 4 * header, content_at)
                 if load64(scratch + 16) != 0:
@@ -150,9 +179,9 @@ def fill_headers(messages: int, runs: int, found: int, table: int) -> None:
     store32(content_offsets + 4 * header, content_at)
     store64(table + 8 * HEADER_ROWS, row)
     store64(table + 8 * CONTENT_NULLS, content_nulls)
+    return header
 
 
-@compiled("int64(int64, int64, int64, int64)")
 def fill(messages: int, runs: int, found: int, table: int) -> int:
     """Copy the wanted rows and give all messages back. Returns the number of rows."""
     key_offsets, key_data, key_bits = (

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from discovery.fetch.native import kernel as k
+from discovery.fetch.native import layout as k
+from discovery.fetch.native.code import code
 from discovery.fetch.native.library import Library
 from discovery.fetch.schema import schema
 
@@ -25,6 +26,7 @@ class Rows:
         self._scratch = np.zeros(_SCRATCH_WORDS, np.int64)
         self._schema = schema(headers)
         self._headers = headers
+        self._code = code()
         # numpy makes an object for every address that is asked for.
         self.pointers_at, self._runs_at = self.pointers.ctypes.data, self._runs.ctypes.data
         self._table_at = self._table.ctypes.data
@@ -36,11 +38,11 @@ class Rows:
             self._table[word] = library.address(name)
 
     def scan(self, count: int) -> Any:
-        """Find the runs of the first `count` pointers: rows of words, see `kernel`; LIMIT and NAME are to be filled in.
+        """Find the runs of the first `count` pointers: rows of words, see `layout`; LIMIT and NAME are to be filled in.
 
         Runs: worker; some nanoseconds per message.
         """
-        found = k.scan(self.pointers_at, count, self._runs_at, self._table_at)
+        found = self._code.scan(self.pointers_at, count, self._runs_at, self._table_at)
         return self._runs[: found + 1]
 
     def take(self, found: int, rows: int, topic_bytes: int) -> pa.RecordBatch | None:
@@ -59,7 +61,7 @@ class Rows:
         buffers = _Buffers(table)
         self._make_room(buffers, rows, topic_bytes)
         lists = self._take_headers(found, rows) if self._headers and rows else None
-        wanted = k.fill(self.pointers_at, self._runs_at, found, self._table_at)
+        wanted = self._code.fill(self.pointers_at, self._runs_at, found, self._table_at)
         if wanted == 0:
             return None
         return pa.RecordBatch.from_arrays(self._columns(buffers, wanted, lists), schema=self._schema)
@@ -101,7 +103,7 @@ class Rows:
     def _take_headers(self, found: int, rows: int) -> pa.Array:
         """Make the column of headers; must happen before `fill`, which gives the messages back."""
         table, at = self._table, (self.pointers_at, self._runs_at, found, self._table_at)
-        k.measure_headers(*at)
+        self._code.measure_headers(*at)
         count = int(table[k.HEADERS])
         b = _Buffers(table)
         b.add(k.HEADER_OFFSETS, 4 * (rows + 1))
@@ -111,7 +113,7 @@ class Rows:
         b.add(k.CONTENT_OFFSETS, 4 * (count + 1))
         b.add(k.CONTENT_DATA, int(table[k.CONTENT_BYTES]))
         b.add(k.CONTENT_BITS, (count >> 3) + 1, zero=True)
-        k.fill_headers(*at)
+        self._code.fill_headers(*at)
         nulls = int(table[k.CONTENT_NULLS])
         names = pa.Array.from_buffers(pa.string(), count, [None, b[k.NAME_OFFSETS], b[k.NAME_DATA]], 0)
         content = [b[k.CONTENT_BITS] if nulls else None, b[k.CONTENT_OFFSETS], b[k.CONTENT_DATA]]

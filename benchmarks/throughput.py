@@ -1,0 +1,138 @@
+"""How fast a whole Spark query reads: `make bench-source`, or one case: `python -m benchmarks.throughput 100B-6p`.
+
+Both sources in one run on the same topic, alternating; the first pair is cold and told apart. Records come from a plain
+producer into a fresh topic; brokers, producer and Spark share the machine.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import NATIVE, OURS, environment, make_producer, say, spark_session, summary, write_result
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+
+PAIRS = 6
+"""The first is cold."""
+BROKERS = 2
+"""One task for each leader, so two tasks here; Spark's own source makes one for each partition."""
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One topic and one query."""
+
+    value_bytes: int
+    partitions: int
+    rows: int
+    query: Callable[[DataFrame], DataFrame] = lambda frame: frame
+    mode: str = "append"
+
+
+def _aggregate(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("partition % 4 as part", "length(value) as size").groupBy("part").sum("size")
+
+
+CASES = {
+    "100B-6p": Case(value_bytes=100, partitions=6, rows=4_000_000),
+    "100B-100p": Case(value_bytes=100, partitions=100, rows=4_000_000),
+    "1KB-6p": Case(value_bytes=1_000, partitions=6, rows=1_200_000),
+    "1KB-100p": Case(value_bytes=1_000, partitions=100, rows=1_200_000),
+    "100B-6p-aggregated": Case(value_bytes=100, partitions=6, rows=4_000_000, query=_aggregate, mode="complete"),
+}
+
+
+def fill(bootstrap: str, topic: str, case: Case) -> None:
+    """Write the records as a plain producer would: no key, no partition, no compression."""
+    producer = make_producer(bootstrap, **{"queue.buffering.max.messages": 1_000_000})
+    value = bytes(i % 251 for i in range(case.value_bytes))
+    for number in range(case.rows):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1_000 == 0:
+            producer.poll(0)
+    if left := producer.flush(120):
+        raise SystemExit(f"{left} records were not acknowledged in 120 s")
+
+
+def read(spark: SparkSession, bootstrap: str, topic: str, source: str, case: Case) -> dict[str, float]:
+    """Run one bounded query over the whole topic into `noop`; seconds of the query and of its batches."""
+    began = time.monotonic()
+    frame = (
+        spark.readStream.format(source)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    writer = case.query(frame).writeStream.format("noop").outputMode(case.mode).trigger(availableNow=True)
+    query = writer.start()
+    if not query.awaitTermination(300):
+        raise SystemExit(f"{source}: the query took more than 300 s")
+    seconds = time.monotonic() - began
+    raw = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
+    rows = sum(p["numInputRows"] for p in raw)
+    if rows != case.rows:
+        raise SystemExit(f"{source}: {rows} rows of {case.rows}")
+    batches = sum(p["durationMs"]["triggerExecution"] for p in raw if p["numInputRows"]) / 1_000
+    return {"query_seconds": seconds, "batch_seconds": batches, "worker_rss_mib": worker_rss_mib()}
+
+
+def worker_rss_mib() -> float:
+    """Return the most memory that one Python worker holds now."""
+    listed = subprocess.run(["ps", "-eo", "rss,args"], capture_output=True, text=True, check=True).stdout
+    sizes = [int(line.split()[0]) for line in listed.splitlines() if "pyspark.daemon" in line]
+    return round(max(sizes, default=0) / 1024, 1)
+
+
+def run(case: Case, name: str) -> Result:
+    """Compare the two sources on one case."""
+    taken: dict[str, list[dict[str, float]]] = {OURS: [], NATIVE: []}
+    with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster, spark_session(native=True) as spark:
+        cluster.create_topic("events", case.partitions, replication_factor=1)
+        fill(cluster.bootstrap_servers, "events", case)
+        for number in range(PAIRS):
+            for source in (OURS, NATIVE) if number % 2 else (NATIVE, OURS):
+                taken[source].append(read(spark, cluster.bootstrap_servers, "events", source, case))
+                say(f"{name} {source}: {taken[source][-1]}")
+    result: Result = {"rows": case.rows, "value_bytes": case.value_bytes, "partitions": case.partitions}
+    for source, runs in taken.items():
+        warm = runs[1:]
+        result[source] = {
+            "rows_per_second": summary([case.rows / r["batch_seconds"] for r in warm]),
+            "rows_per_second_with_start": summary([case.rows / r["query_seconds"] for r in warm]),
+            "cold": runs[0],
+            "worker_rss_mib": max(r["worker_rss_mib"] for r in runs),
+        }
+    for figure in ("rows_per_second", "rows_per_second_with_start"):
+        ratios = [a / b for a, b in zip(*(result[s][figure]["values"] for s in (OURS, NATIVE)), strict=True)]
+        result[f"ratio_{figure}"] = summary(ratios)
+        say(f"{name}: {result[f'ratio_{figure}']['p50']} x native ({figure})")
+    return result
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named, and write `build/bench/throughput.json` after each."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"benchmarks.throughput: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
+    result: Result = {"environment": environment()}
+    for name in names or CASES:
+        result[name] = run(CASES[name], name)
+        path = write_result("throughput", result)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
