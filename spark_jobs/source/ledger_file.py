@@ -122,6 +122,23 @@ class FileLedger:
         return self._handle
 
 
+def read_ledger(state_dir: Path, source_id: str) -> LedgerState | None:
+    """Look at a ledger without holding it; None where there is none.
+
+    Raises:
+        StateError: it is damaged, or cannot be read.
+
+    Runs: anywhere; its holder may write meanwhile.
+    """
+    ledger = FileLedger(state_dir, source_id)
+    try:
+        return ledger._fold(ledger.path.read_bytes())  # noqa: SLF001 - of this module
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"the ledger {ledger.path} cannot be read: {error}") from error
+
+
 def _line(entry: Entry | str) -> bytes:
     text = entry if isinstance(entry, str) else encode(entry)
     return f"{_digest(text)} {text}\n".encode()

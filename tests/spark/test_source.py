@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -9,6 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.checkpoint.files import Writer, read_checkpoint
+from spark_jobs.checkpoint.judge import judge
 from tests.spark.conftest import ReadStream
 from tests.support import eventually, numbered, produce
 
@@ -161,7 +164,7 @@ def test_given_a_restart_from_the_checkpoint_when_read_then_nothing_is_lost_or_r
 
 
 def test_given_the_native_sources_checkpoint_when_taken_over_and_handed_back_then_every_record_comes_once(
-    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
 ) -> None:
     kafka_cluster.create_topic(topic_name, 3)
     for number, source in enumerate(("kafka", "kafka-discovery", "kafka", "kafka-discovery")):
@@ -170,6 +173,11 @@ def test_given_the_native_sources_checkpoint_when_taken_over_and_handed_back_the
         reading = read_stream({"subscribe": topic_name, **EARLIEST}, available_now=True, format=source)
         reading.wait_end()
         assert reading.values() == sorted(fresh), source
+        written = read_checkpoint(tmp_path / "checkpoint")
+        assert written.done is not None
+        assert [kafka.writer.value for kafka in written.done.sources] == [source]
+        assert written.planned == written.done
+        assert all(judge(written, reader=reader).sound for reader in (Writer.NATIVE, Writer.OURS))
 
 
 def test_given_committed_and_aborted_transactions_when_read_committed_then_only_the_committed_come(
