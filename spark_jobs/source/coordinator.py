@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from discovery.core.errors import ArbiterError, StateError
 from discovery.core.model import TopicPartition
@@ -103,7 +102,7 @@ class RangeCoordinator:
                 self._keep(list(self._doubtful.values()))
             found = advance(start, self._pending)
             if found.applied:
-                self._keep([_applied(record) for record in found.applied])
+                self._keep(found.applied)
             self._say_rewinds(found.rewinds)
             return found.rewinds
 
@@ -202,10 +201,6 @@ class RangeCoordinator:
         if fresh:
             self._said.update((r.plan, r.topic_partition) for r in fresh)
             _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
-
-
-def _applied(record: CutRecord) -> CutRecord:
-    return replace(record, applied=True)
 
 
 def _say_cuts(cuts: Collection[CutRecord]) -> None:

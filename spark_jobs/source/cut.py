@@ -154,7 +154,8 @@ def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:
     if strange:
         raise StateError(_contradiction(strange[0], f"the checkpoint stands at {_at(start, strange[0])}"))
     rewinds = {tp: record.cut for tp, record in pending.items() if start[tp] == record.end}
-    return Advance(rewinds=rewinds, applied=tuple(r for tp, r in pending.items() if tp not in rewinds))
+    applied = tuple(replace(record, applied=True) for tp, record in pending.items() if tp not in rewinds)
+    return Advance(rewinds=rewinds, applied=applied)
 
 
 def effective_end(end: Mapping[TopicPartition, int], pending: Pending) -> Offsets:

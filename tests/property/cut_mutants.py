@@ -1,0 +1,44 @@
+"""Rules that look as good as those of `spark_jobs.source.cut` and lose or repeat rows: each drops one reason."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from discovery.core.model import TopicPartition
+from spark_jobs.source import cut
+from spark_jobs.source.cut import Pending, Plan, PlannedRange, Settlement
+from tests.property.cut_model import World
+
+Ranges = Mapping[TopicPartition, PlannedRange]
+
+
+def overwrite(plan: Plan, proposed: Mapping[TopicPartition, int]) -> Settlement:
+    """Let the last decision win."""
+    return cut.settle(replace(plan, settled={}), proposed)
+
+
+def replay_undecided(
+    number: int, ranges: Ranges, pending: Pending, *, replayed: bool = False, whole: Collection[TopicPartition] = ()
+) -> Plan:
+    """Treat a replay as if its ranges had never been read."""
+    return cut.open_plan(number, ranges, pending, replayed=False, whole=whole)
+
+
+def replay_forgets(number: int, ranges: Ranges, pending: Pending, **more: Any) -> Plan:
+    """Replay everything, also what was cut."""
+    return cut.open_plan(number, ranges, {}, **more)
+
+
+MUTANTS: Mapping[str, World] = {
+    "an outcome is overwritten": World(settle=overwrite, scans=2, attempts=1),
+    "an iterator ends without an answer": World(must_ask=False),
+    "a replay is undecided": World(open_plan=replay_undecided),
+    "acknowledged before persisted": World(persist_first=False),
+    "applied after the new range is planned": World(applied_first=False),
+    "a replay forgets its cut": World(open_plan=replay_forgets),
+    "an overtaken reader does not fail": World(overtaken_fails=False),
+    "the ledger is lost silently": World(ledger_survives=False),
+    "plan numbers are not checked": World(numbers_checked=False),
+    "a replay is cut by an applied record": World(pending_only=False),
+}
+"""The nine of the specification and one that this model taught; each with a world in which it shows."""
