@@ -66,7 +66,7 @@ class CoordinatorServer:
             raise StateError(
                 f"coordinatorPort: cannot listen on {self._wanted_port}: {error}; name a free port, or leave it out"
             ) from error
-        threading.Thread(target=self._server.serve_forever, name="cut-coordinator", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="cut-coordinator", daemon=True).start()
 
     def stop(self) -> None:
         """Listen no more; a second call does nothing."""

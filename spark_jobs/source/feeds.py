@@ -3,14 +3,20 @@
 from typing import Protocol
 
 from discovery.config.logs import configure_logging
+from discovery.core.clock import SystemClock
 from discovery.core.policy import Policy
-from discovery.feed.base import SourceFeed
+from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.store.locations import default_state_dir
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
+from spark_jobs.source.cut_options import CutOptions
 from spark_jobs.source.cuts import Cuts
+from spark_jobs.source.ledger import Ledger
 from spark_jobs.source.ledger_file import FileLedger
+from spark_jobs.source.ledger_kafka import KafkaLedger
 from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.start import is_living
+from spark_jobs.source.waiting import Patience
 
 
 class FeedFactory(Protocol):
@@ -42,19 +48,31 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
     )
 
 
-def opened_cuts(options: SourceOptions) -> Cuts | None:
+def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     """Open the ledger of a named source and listen for its workers; None where nothing is ever cut.
 
     Raises:
         StateError: the ledger is another's or damaged, or the port cannot be had.
 
-    Runs: Spark's driver-side source runner, once; blocks up to 15 s for the last holder to end.
+    Runs: Spark's driver-side source runner, once; blocks up to 15 s for the last holder to end. A ledger in Kafka
+    waits up to `startupTimeout` for a living broker first.
     """
     if options.cuts is None or options.source_id is None:
         return None
-    ledger = FileLedger(options.state_dir or default_state_dir(), options.source_id)
-    coordinator = RangeCoordinator(ledger)
+    coordinator = RangeCoordinator(_ledger(options, options.source_id, options.cuts, feed))
     server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
     cuts = Cuts(coordinator, server, options.cuts)
     cuts.open()
     return cuts
+
+
+def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: PartitionFeed) -> Ledger:
+    if not cuts.in_kafka:
+        return FileLedger(options.state_dir or default_state_dir(), source_id)
+    Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
+    return KafkaLedger(
+        cuts.topic,
+        source_id,
+        properties=options.client.connection,
+        brokers=lambda: feed.view().bootstrap or options.bootstrap,
+    )

@@ -76,7 +76,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             self._options = with_open_stores(self._options)
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
-            self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options))
+            self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options, feed))
         return self._planner
 
     @_border

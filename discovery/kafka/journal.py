@@ -1,0 +1,242 @@
+"""A compacted topic as the journal of many writers, each alone under its name.
+
+Transactions fence: whoever opens a journal ends what an earlier holder of the name had begun, and that holder's next
+write fails. They do not decide what is read. Reading goes to an offset of one's own, without looking at commits:
+another name's open transaction would hide what stands behind it, and a leader that has just been elected may not show
+its last records yet. So what is read may have been written and never confirmed; the holder writes it again at once.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as RawTopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from discovery.core.errors import ConfigError, StateError
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.settings import QuietLog
+
+_COPIES = 3
+_AGAIN_SECONDS = 0.1
+_ANSWER_SECONDS = 5.0
+_SEPARATOR = "\x1f"
+_HOLDER = "holder"
+_PROPERTIES: Mapping[str, Any] = {
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 5_000,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "enable.metrics.push": False,
+    "log.connection.close": False,
+    "allow.auto.create.topics": False,
+}
+
+
+class Journal:
+    """Entries by key under one name. One thread at a time; the constructor does no I/O."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        name: str,
+        *,
+        properties: Mapping[str, Any],
+        brokers: Callable[[], Sequence[BrokerAddress]],
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        """Name topic and holder.
+
+        Args:
+            topic: Made when it is not there: one partition, compacted.
+            name: Who holds the entries; part of the transactional id.
+            properties: librdkafka properties of the connection, without `bootstrap.servers`.
+            brokers: The living brokers of the moment.
+            timeout_seconds: Bounds `open` and `append`, each.
+        """
+        self._topic = topic
+        self._name = name
+        self._properties = {**properties, **_PROPERTIES}
+        self._brokers = brokers
+        self._timeout_seconds = timeout_seconds
+        self._run = uuid.uuid4().hex
+        self._position = 0
+        self._entries: dict[str, str] = {}
+        self._holder: str | None = None
+
+    def open(self) -> Mapping[str, str]:
+        """Become the holder and return all entries of the name.
+
+        Raises:
+            StateError: Kafka did not let us in time.
+            ConfigError: librdkafka refuses a property.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        deadline = time.monotonic() + self._timeout_seconds
+        self._create_topic(deadline)
+        # What was read and may not have been committed is written again: it counts from now on.
+        self._write({_HOLDER: self._run}, deadline, is_holder=False)
+        return dict(self._entries)
+
+    def append(self, entries: Mapping[str, str | None]) -> None:
+        """Write entries in one transaction, None to forget one; the same may be written again.
+
+        Raises:
+            StateError: another holder came, or it is not known whether they are written.
+
+        Runs: driver; blocks <= timeout_seconds. Costs a new producer: a transaction's late end must not meet the next.
+        """
+        self._write(entries, time.monotonic() + self._timeout_seconds, is_holder=True)
+
+    def _connected(self) -> dict[str, Any]:
+        return {**self._properties, "bootstrap.servers": ",".join(map(str, self._brokers()))}
+
+    def _create_topic(self, deadline: float) -> None:
+        admin = AdminClient(self._connected(), logger=QuietLog())
+        known = _patiently(lambda left: admin.list_topics(timeout=left), deadline, "list the brokers")
+        if self._topic in known.topics and known.topics[self._topic].error is None:
+            return
+        copies = min(_COPIES, len(known.brokers))
+        wanted = NewTopic(
+            self._topic, num_partitions=1, replication_factor=copies, config={"cleanup.policy": "compact"}
+        )
+        try:
+            _patiently(
+                lambda left: admin.create_topics([wanted], request_timeout=left)[self._topic].result(left),
+                deadline,
+                f"create topic {self._topic}",
+            )
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise StateError(f"cutLedger: topic {self._topic} cannot be made: {error.args[0].str()}") from error
+
+    def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:
+        producer = self._producer()
+        try:
+            _patiently(producer.init_transactions, deadline, "begin to write")
+            producer.begin_transaction()
+            self._read(self._produce(producer, entries, deadline), deadline)
+            if is_holder and self._holder != self._run:
+                raise StateError(f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}")
+            if not is_holder and self._entries:
+                self._produce(producer, self._entries, deadline)
+            _patiently(producer.commit_transaction, deadline, "commit")
+        except KafkaException as error:
+            raise StateError(f"the ledger in topic {self._topic} was not written: {error.args[0].str()}") from error
+
+    def _producer(self) -> Producer:
+        try:
+            return Producer(
+                {
+                    **self._connected(),
+                    "transactional.id": f"kafka-discovery-{self._topic}-{self._name}",
+                    "transaction.timeout.ms": max(1_000, int(self._timeout_seconds * 1_000)),
+                    "message.timeout.ms": max(1_000, int(self._timeout_seconds * 1_000)),
+                    "linger.ms": 0,
+                },
+                logger=QuietLog(),
+            )
+        except KafkaException as error:
+            raise ConfigError(f"kafka options: {error.args[0].str()}") from error
+
+    def _produce(self, producer: Producer, entries: Mapping[str, str | None], deadline: float) -> int:
+        """Write and wait; returns the first offset."""
+        offsets: list[int] = []
+        failures: list[str] = []
+
+        def note(error: object, message: Any) -> None:
+            if error is None:
+                offsets.append(message.offset())
+            else:
+                failures.append(str(error))
+
+        for key, value in entries.items():
+            producer.produce(
+                self._topic, key=f"{self._name}{_SEPARATOR}{key}", value=value, partition=0, on_delivery=note
+            )
+        left = producer.flush(max(0.1, deadline - time.monotonic()))
+        if left or failures:
+            raise StateError(
+                f"the ledger in topic {self._topic} was not written: {failures[0] if failures else 'no answer in time'}"
+            )
+        return min(offsets)
+
+    def _read(self, until: int, deadline: float) -> None:
+        """Take in everything up to an offset that holds a record of our own."""
+        consumer = self._consumer()
+        mine = f"{self._name}{_SEPARATOR}"
+        position = self._position
+        while position <= until:
+            if time.monotonic() >= deadline:
+                raise StateError(f"the ledger in topic {self._topic} was not read to offset {until} in time")
+            for message in consumer.consume(500, _AGAIN_SECONDS):
+                if message.error() is not None:
+                    continue
+                position = int(message.offset() or 0) + 1
+                key = (message.key() or b"").decode(errors="replace")
+                if key.startswith(mine):
+                    self._take_in(key.removeprefix(mine), message.value())
+        self._position = position
+
+    def _consumer(self) -> Consumer:
+        # One for each reading: an idle one would poll its broker ten times a second. Dropped, since closing may block.
+        properties = {
+            **self._connected(),
+            "group.id": "kafka-discovery-journal",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_uncommitted",
+            "fetch.wait.max.ms": 100,
+        }
+        consumer = Consumer(properties, logger=QuietLog())
+        consumer.assign([RawTopicPartition(self._topic, 0, self._position)])
+        return consumer
+
+    def _take_in(self, key: str, value: bytes | None) -> None:
+        if key == _HOLDER:
+            self._holder = (value or b"").decode()
+        elif value is None:
+            self._entries.pop(key, None)
+        else:
+            self._entries[key] = value.decode()
+
+
+def _patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
+    """Do it again while it may still succeed.
+
+    Raises:
+        KafkaException: it cannot.
+        StateError: the time is up.
+    """
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise StateError(f"Kafka did not let us {what} in time")
+        try:
+            return act(min(left, _ANSWER_SECONDS))
+        except KafkaException as error:
+            if not _may_pass(error.args[0]):
+                raise
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return bool(error.retriable()) or error.code() in _PASSING
+
+
+_PASSING = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - confluent-kafka's public names
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+    }
+)

@@ -1,0 +1,58 @@
+"""A ledger in a compacted topic: for drivers that move between hosts and share no volume."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.journal import Journal
+from spark_jobs.source.cut import CutRecord
+from spark_jobs.source.ledger import Entry, LedgerState, decode, encode, entries_of, fold, prune
+
+
+class KafkaLedger:
+    """Entries as records of a topic; `sourceId` is the holder's name, whom a second driver fences."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        source_id: str,
+        *,
+        properties: Mapping[str, Any],
+        brokers: Callable[[], Sequence[BrokerAddress]],
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        """Remember where; connects to nobody."""
+        self._topic = topic
+        self._journal = Journal(
+            topic, source_id, properties=properties, brokers=brokers, timeout_seconds=timeout_seconds
+        )
+
+    def open(self) -> LedgerState:
+        """See `Ledger.open`; blocks up to 30 s."""
+        found = self._journal.open()
+        state = fold(LedgerState(), [decode(line) for line in found.values()])
+        kept = prune(state)
+        forgotten = found.keys() - {_key(entry) for entry in entries_of(kept)}
+        if forgotten:
+            self._journal.append(dict.fromkeys(forgotten))
+        return kept
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See `Ledger.append`.
+
+        Runs: driver; blocks for a transaction, up to 30 s while the topic or its coordinator has no leader.
+        """
+        self._journal.append({_key(entry): encode(entry) for entry in entries})
+
+    def close(self) -> None:
+        """See `Ledger.close`; there is nothing to give back: the next holder fences this one."""
+
+    def describe(self) -> str:
+        """See `Ledger.describe`."""
+        return f"topic {self._topic}"
+
+
+def _key(entry: Entry) -> str:
+    if isinstance(entry, CutRecord):
+        return f"cut/{entry.incarnation}/{entry.plan}/{entry.topic_partition}"
+    return f"incarnation/{entry.number}"

@@ -1,0 +1,154 @@
+"""What every ledger of cuts must do, whether it is a file or a topic on real brokers."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from discovery.core.errors import StateError
+from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
+from spark_jobs.source.cut import CutRecord
+from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
+from spark_jobs.source.ledger_file import FileLedger
+from spark_jobs.source.ledger_kafka import KafkaLedger
+from tests.fakes.feed import tp
+
+FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
+CUT = CutRecord(topic_partition=tp(0), topic_id=TopicId("id"), start=5, end=20, cut=8, plan=3, incarnation=1)
+OTHER = replace(CUT, topic_partition=tp(1), topic_id=None)
+MakeLedger = Callable[..., Ledger]
+
+
+@pytest.fixture(params=["file", pytest.param("kafka", marks=pytest.mark.kafka)])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLedger]:
+    """Make ledgers of one name, as one driver after the other would."""
+    made: list[Ledger] = []
+    name = uuid.uuid4().hex[:8]
+
+    def in_file(source_id: str = name) -> Ledger:
+        made.append(FileLedger(tmp_path, source_id, lock_wait_seconds=0.3))
+        return made[-1]
+
+    def in_kafka(source_id: str = name) -> Ledger:
+        brokers = parse_bootstrap_servers(request.getfixturevalue("kafka_cluster").bootstrap_servers)
+        made.append(KafkaLedger(TopicName("cuts"), source_id, properties={}, brokers=lambda: brokers))
+        return made[-1]
+
+    yield in_file if request.param == "file" else in_kafka
+    for ledger in made:
+        ledger.close()
+
+
+def test_given_nothing_when_opened_then_it_is_empty(make: MakeLedger) -> None:
+    state = make().open()
+    assert state.incarnation is None
+    assert state.pending() == {}
+    assert state.last_plan() == 0
+
+
+def test_given_entries_when_opened_again_then_they_are_there_and_the_last_version_counts(make: MakeLedger) -> None:
+    first = make()
+    first.open()
+    first.append([FIRST])
+    first.append([CUT, OTHER])
+    first.append([replace(CUT, applied=True)])
+    first.append([OTHER])
+    first.close()
+    state = make().open()
+    assert state.incarnation == FIRST
+    assert state.pending() == {tp(1): OTHER}
+    assert set(state.records.values()) == {replace(CUT, applied=True), OTHER}
+
+
+def test_given_a_new_incarnation_when_opened_again_then_old_records_are_kept_and_out_of_force(make: MakeLedger) -> None:
+    first = make()
+    first.open()
+    first.append([FIRST, CUT])
+    first.append([Incarnation(number=2)])
+    first.close()
+    state = make().open()
+    assert state.incarnation == Incarnation(number=2)
+    assert state.pending() == {}
+    assert set(state.records.values()) == {CUT}
+
+
+def test_given_records_older_than_any_replay_when_opened_then_only_pending_ones_are_kept(make: MakeLedger) -> None:
+    young = replace(CUT, plan=CUT.plan + KEPT_PLANS, applied=True)
+    first = make()
+    first.open()
+    first.append([FIRST, replace(CUT, applied=True), OTHER, young])
+    first.close()
+    second = make()
+    assert set(second.open().records.values()) == {OTHER, young}
+    second.close()
+    assert set(make().open().records.values()) == {OTHER, young}
+
+
+def test_given_another_source_when_opened_then_it_sees_nothing_of_this_one(make: MakeLedger) -> None:
+    first = make("a")
+    first.open()
+    first.append([FIRST, CUT])
+    assert make("b").open().incarnation is None
+    first.append([OTHER])
+
+
+def test_given_a_second_holder_when_both_write_then_one_of_them_fails_and_names_the_source(make: MakeLedger) -> None:
+    first = make()
+    first.open()
+    first.append([FIRST])
+    with pytest.raises(StateError, match=r"sourceId '[0-9a-f]{8}' is in use"):
+        _take_over_and_write(make(), first)
+
+
+def _take_over_and_write(second: Ledger, first: Ledger) -> None:
+    second.open()  # a file is locked: this fails
+    second.append([CUT])
+    first.append([OTHER])  # a topic is fenced: the first holder's next write fails
+
+
+# -- only files ---------------------------------------------------------------------------------------------------
+
+
+def a_file(tmp_path: Path) -> FileLedger:
+    ledger = FileLedger(tmp_path, "s")
+    ledger.open()
+    ledger.append([FIRST, CUT])
+    ledger.close()
+    return ledger
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 5, 40])
+def test_given_a_line_that_was_cut_short_when_opened_then_it_is_dropped_and_writing_goes_on(
+    tmp_path: Path, cut_bytes: int
+) -> None:
+    path = a_file(tmp_path).path
+    path.write_bytes(path.read_bytes()[:-cut_bytes])
+    ledger = FileLedger(tmp_path, "s")
+    assert ledger.open().pending() == {}
+    ledger.append([OTHER])
+    ledger.close()
+    again = FileLedger(tmp_path, "s")
+    assert again.open().pending() == {tp(1): OTHER}
+    again.close()
+
+
+def test_given_a_damaged_line_when_opened_then_it_is_an_error_and_not_an_empty_ledger(tmp_path: Path) -> None:
+    path = a_file(tmp_path).path
+    path.write_bytes(path.read_bytes().replace(b'"cut":8', b'"cut":9'))
+    with pytest.raises(StateError, match="is damaged in line 3: restore it from a copy"):
+        FileLedger(tmp_path, "s").open()
+
+
+def test_given_a_ledger_of_another_version_when_opened_then_it_is_an_error(tmp_path: Path) -> None:
+    path = a_file(tmp_path).path
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    with pytest.raises(StateError, match="another version wrote it"):
+        FileLedger(tmp_path, "s").open()
+
+
+def test_given_a_folder_that_cannot_be_made_when_opened_then_the_option_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ledgers").write_text("a file in the way")
+    with pytest.raises(StateError, match="stateDir: the ledger cannot be kept"):
+        FileLedger(tmp_path, "s").open()

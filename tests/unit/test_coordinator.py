@@ -1,0 +1,256 @@
+"""The coordinator with its ledger, and over TCP with workers, liars and noise."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from discovery.core.errors import ArbiterError, StateError
+from discovery.fetch import FetchRange
+from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host
+from spark_jobs.source.coordinator import RangeCoordinator
+from spark_jobs.source.coordinator_server import CoordinatorServer
+from spark_jobs.source.coordinator_wire import MAGIC
+from spark_jobs.source.cut import PlannedRange
+from spark_jobs.source.ledger import Entry
+from spark_jobs.source.ledger_file import FileLedger
+from tests.fakes.feed import tp
+
+RANGES = {tp(0): PlannedRange(start=5, end=20), tp(1): PlannedRange(start=0, end=4)}
+
+
+class FullDisk(FileLedger):
+    """A ledger whose disk is full when told so."""
+
+    full = False
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        if self.full:
+            raise StateError("no space left")
+        super().append(entries)
+
+
+def opened(tmp_path: Path) -> tuple[RangeCoordinator, FullDisk]:
+    ledger = FullDisk(tmp_path, "s", lock_wait_seconds=0.1)
+    coordinator = RangeCoordinator(ledger)
+    coordinator.open()
+    return coordinator, ledger
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[RangeCoordinator]:
+    made, _ = opened(tmp_path)
+    made.begin({"t": {"0": 5, "1": 0}}, {"t": {"0": 20, "1": 4}})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(coordinator: RangeCoordinator) -> Iterator[CoordinatorServer]:
+    made = CoordinatorServer(coordinator, host="127.0.0.1")
+    made.start()
+    yield made
+    made.stop()
+
+
+def ticket(server: CoordinatorServer, plan: int = 1) -> Ticket:
+    return Ticket(
+        host="127.0.0.1",
+        port=server.port,
+        token=server.token,
+        plan=plan,
+        cut_after_seconds=1.0,
+        undecided=frozenset(RANGES),
+    )
+
+
+def a_range(partition: int) -> FetchRange:
+    planned = RANGES[tp(partition)]
+    return FetchRange(topic_partition=tp(partition), start_offset=planned.start, end_offset=planned.end)
+
+
+# -- the plan in force --------------------------------------------------------------------------------------------
+
+
+def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goes_back(tmp_path: Path) -> None:
+    first, _ = opened(tmp_path)
+    first.begin({}, {})
+    first.open_plan(RANGES, replayed=False)
+    assert first.decide(1, {tp(0): 9}) == {tp(0): 9}
+    first.close()
+    second, _ = opened(tmp_path)
+    assert second.delivered({tp(0): 20}) == {tp(0): 9}
+    assert second.open_plan(RANGES, replayed=True).settled == {tp(0): 9, tp(1): 4}
+    assert second.advance({tp(0): 20}) == {tp(0): 9}
+    assert second.is_rewind(tp(0), 20, 9)
+    assert second.advance({tp(0): 9}) == {}
+    second.close()
+    third, _ = opened(tmp_path)
+    assert third.pending() == {}
+    third.close()
+
+
+def test_given_a_plan_that_is_over_when_a_zombie_asks_then_it_is_refused(coordinator: RangeCoordinator) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    coordinator.close_plan()
+    with pytest.raises(ArbiterError, match="plan 1 is not in force any more"):
+        coordinator.decide(1, {tp(0): 20})
+    coordinator.open_plan(RANGES, replayed=False)
+    with pytest.raises(ArbiterError, match="plan 1 is not in force any more"):
+        coordinator.known(1, [tp(0)])
+
+
+def test_given_a_full_disk_when_a_range_is_cut_then_nothing_is_settled_and_it_cannot_become_full(
+    tmp_path: Path,
+) -> None:
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    ledger.full = True
+    with pytest.raises(StateError, match="no space left"):
+        coordinator.decide(1, {tp(0): 9})
+    assert coordinator.known(1, [tp(0)]) == {}
+    ledger.full = False
+    assert coordinator.decide(1, {tp(0): 20}) == {tp(0): 9}, "the record may be durable although writing it failed"
+    coordinator.close()
+
+
+def test_given_a_new_query_under_the_same_name_when_it_begins_then_old_cuts_are_out_of_force(tmp_path: Path) -> None:
+    coordinator, _ = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    coordinator.decide(1, {tp(0): 9})
+    coordinator.begin({"t": {"0": 0}}, {"t": {"0": 1}})
+    assert coordinator.pending() == {}
+    assert coordinator.advance({tp(0): 3}) == {}
+    coordinator.close()
+
+
+def test_given_no_ledger_when_a_checkpoint_goes_on_then_it_is_an_error_that_names_the_place(tmp_path: Path) -> None:
+    coordinator, ledger = opened(tmp_path)
+    with pytest.raises(StateError, match="the checkpoint is not new, but no ledger of its cuts is at") as error:
+        coordinator.resume()
+    assert str(ledger.path) in str(error.value)
+    coordinator.close()
+
+
+# -- over TCP -----------------------------------------------------------------------------------------------------
+
+
+def test_given_two_workers_when_one_cuts_then_both_hear_the_same_end(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    first, second = TcpArbiter(ticket(server)), TcpArbiter(ticket(server))
+    assert first.known([a_range(0), a_range(1)]) == {}
+    assert first.decide({a_range(0): 8, a_range(1): 4}) == {a_range(0): 8, a_range(1): 4}
+    assert second.known([a_range(0)]) == {a_range(0): 8}
+    assert second.decide({a_range(0): 20}) == {a_range(0): 8}
+
+
+def test_given_ranges_that_were_settled_at_planning_when_asked_then_they_end_as_planned(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False, whole=[tp(1)])
+    arbiter = TcpArbiter(replace(ticket(server), undecided=frozenset({tp(0)})))
+    assert arbiter.known([a_range(0), a_range(1)]) == {a_range(1): 4}
+
+
+def test_given_a_stale_plan_when_a_worker_asks_then_it_fails_at_once(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    with pytest.raises(ArbiterError, match="plan 7 is not in force any more: its batch is over; this task is not"):
+        TcpArbiter(ticket(server, plan=7)).decide({a_range(0): 20})
+
+
+def test_given_nobody_listens_when_a_worker_asks_then_it_names_the_options(server: CoordinatorServer) -> None:
+    wrong = ticket(server)
+    server.stop()
+    with pytest.raises(ArbiterError, match="set coordinatorHost and coordinatorPort to what they can reach"):
+        TcpArbiter(wrong, deadline_seconds=0.3).decide({a_range(0): 20})
+
+
+def test_given_a_wrong_token_when_asked_then_nothing_is_answered(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    liar = replace(ticket(server), token=bytes(32))
+    with pytest.raises(ArbiterError, match="the driver did not say"):
+        TcpArbiter(liar, deadline_seconds=0.3).decide({a_range(0): 6})
+    assert coordinator.known(1, [tp(0)]) == {}
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [b"", b"GET / HTTP/1.1\r\n\r\n" * 9, MAGIC, MAGIC + bytes(40)],
+    ids=["nothing", "http", "half", "no token"],
+)
+def test_given_noise_when_it_is_over_then_workers_are_still_answered(
+    coordinator: RangeCoordinator, server: CoordinatorServer, noise: bytes
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
+        connection.sendall(noise)
+    assert TcpArbiter(ticket(server)).decide({a_range(0): 20}) == {a_range(0): 20}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack("!I", 1 << 31),
+        struct.pack("!I", 3) + b"[1]",
+        struct.pack("!I", 2) + b"{}",
+        struct.pack("!I", 4) + b"\xff\xff\xff\xff",
+        struct.pack("!I", 41) + b'{"do":"decide","plan":1,"ranges":[["t"]]}',
+        struct.pack("!I", 6000) + b"[" * 6000,
+    ],
+    ids=["too long", "no object", "no question", "no text", "no ranges", "deep"],
+)
+def test_given_a_frame_that_makes_no_sense_when_sent_with_the_token_then_it_costs_only_its_connection(
+    coordinator: RangeCoordinator, server: CoordinatorServer, frame: bytes
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
+        connection.sendall(MAGIC + server.token + frame)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert TcpArbiter(ticket(server)).decide({a_range(0): 20}) == {a_range(0): 20}
+
+
+def test_given_forty_workers_at_once_when_they_disagree_then_all_hear_one_end(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    heard: list[int] = []
+
+    def ask(end: int) -> None:
+        heard.extend(TcpArbiter(ticket(server)).decide({a_range(0): end}).values())
+
+    threads = [threading.Thread(target=ask, args=(5 + number % 16,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(heard) == 40
+    assert len(set(heard)) == 1
+
+
+def test_given_a_port_in_use_when_started_then_the_option_is_named(
+    coordinator: RangeCoordinator, server: CoordinatorServer
+) -> None:
+    with pytest.raises(StateError, match=f"coordinatorPort: cannot listen on {server.port}"):
+        CoordinatorServer(coordinator, host="127.0.0.1", port=server.port).start()
+
+
+def test_given_no_task_when_the_drivers_host_is_wanted_then_the_option_is_named() -> None:
+    with pytest.raises(ArbiterError, match="coordinatorHost: Spark does not tell where the driver is"):
+        driver_host()
+
+
+def test_given_a_ticket_when_shown_then_the_token_is_not(server: CoordinatorServer) -> None:
+    assert "token" not in repr(ticket(server))
