@@ -54,3 +54,7 @@ test-long: setup ## Property tests and the state machine with thousands of examp
 .PHONY: bench-core
 bench-core: setup ## The figures of the README, Spark's own source beside ours (20 minutes)
 	$(BIN)/python -m benchmarks.core
+
+.PHONY: bench-planning
+bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partitions, beside Spark's own source (5 minutes)
+	$(BIN)/python -m benchmarks.planning

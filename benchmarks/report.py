@@ -1,5 +1,10 @@
-"""Makes the tables from `benchmarks/results/core.json`, the last run we keep: `python -m benchmarks.report`."""
+"""Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
+`core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
+`<name>.json` is told by `benchmarks.<name>.section(result)`.
+"""
+
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -96,6 +101,19 @@ Environment: {told}.
 """
 
 
+def sections() -> str:
+    """Return what the other kept results have to say, by name."""
+    others = sorted(path for path in RESULT.parent.glob("*.json") if path != RESULT)
+    return "".join(f"\n{_section(path)}" for path in others)
+
+
+def _section(path: Path) -> str:
+    result = json.loads(path.read_text())
+    told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    text: str = importlib.import_module(f"benchmarks.{path.stem}").section(result)
+    return f"{text.rstrip()}\n\nEnvironment: {told}.\n"
+
+
 def _seconds(value: float) -> str:
     return f"{value:.2f} s"
 
@@ -103,7 +121,7 @@ def _seconds(value: float) -> str:
 def main() -> None:
     """Write both files."""
     result = json.loads(RESULT.read_text())
-    PAGE.write_text(page(result))
+    PAGE.write_text(page(result) + sections())
     text = README.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[-1] if END in text else text.split(BEGIN)[1]
     README.write_text(f"{before}{BEGIN}\n\n{table(result)}\n\n{END}{after}")

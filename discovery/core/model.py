@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NewType, Self
+from typing import NamedTuple, NewType, Self
 
 from discovery.core.errors import ConfigError
 
@@ -63,9 +63,11 @@ def parse_bootstrap_servers(text: str, *, option: str = "bootstrap.servers") -> 
     return addresses
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of a topic. `str()` gives `topic-partition`."""
+class TopicPartition(NamedTuple):
+    """One partition of a topic. `str()` gives `topic-partition`.
+
+    A named tuple, for it is hashed and compared in C: plans over thousands of partitions do little else.
+    """
 
     topic: TopicName
     partition: int

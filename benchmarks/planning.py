@@ -1,0 +1,234 @@
+"""What planning costs the driver: `make bench-planning`, or one case: `python -m benchmarks.planning simulated`.
+
+`simulated`: our planner over views written by hand, no broker, with the JSON that Spark reads and writes around
+each call. `brokers`: both sources over real topics, by the durations that Spark reports of its own triggers.
+"""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    environment,
+    fill,
+    running_query,
+    say,
+    spark_session,
+    summary,
+    write_result,
+)
+from discovery.core.model import (
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    Generation,
+    LoopState,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from discovery.feed.base import FeedView, PartitionView
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+from spark_jobs.source.options import parse_options
+from spark_jobs.source.planner import Planner
+from tests.fakes.feed import ScriptedFeed
+
+SIZES = (1_000, 10_000, 50_000)
+REAL_SIZES = (1_000, 10_000)
+BROKERS = 3
+PER_TOPIC = 1_000
+ROUNDS = 15
+Result = dict[str, Any]
+_OPTIONS = {"kafka.bootstrap.servers": "b1:9092", "subscribePattern": "t.*", "startingOffsets": "earliest"}
+
+
+def simulated() -> Result:
+    """Our planner and its JSON at each size: nothing new, 1 % of the partitions grew, all of them grew."""
+    return {str(size): _simulate(size) for size in SIZES}
+
+
+def _simulate(size: int) -> Result:
+    feed = ScriptedFeed(_view(size))
+    planner = Planner(feed, parse_options(_OPTIONS))
+    text = json.dumps(planner.initial_offsets())
+    told: dict[str, list[float]] = {"idle": [], "one_percent": [], "all": [], "tasks": [], "report": [], "json": []}
+    for number in range(ROUNDS):
+        start = json.loads(text)
+        # First the share that grew, so that "idle" meets a plan that was made.
+        for name, step in (("one_percent", 100), ("all", 1), ("idle", 0)):
+            if step:
+                feed.show_partitions(_grown(feed.view().partitions, step))
+            began = time.perf_counter()
+            end = planner.latest_offsets(start, None)
+            told[name].append(_milliseconds(began))
+        told["report"].append(_timed(planner.report))
+        told["tasks"].append(_timed(lambda s=start, e=end: planner.tasks(s, e)))  # type: ignore[misc]
+        began = time.perf_counter()
+        text = json.dumps(end)
+        json.loads(text)
+        told["json"].append(_milliseconds(began))
+        del number
+    result: Result = {f"{name}_milliseconds": _short(values) for name, values in told.items()}
+    result["offsets_bytes"] = len(text)
+    say(f"{size} partitions: " + ", ".join(f"{name} {_short(values)['p50']} ms" for name, values in told.items()))
+    return result
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return _milliseconds(began)
+
+
+def _milliseconds(began: float) -> float:
+    return (time.perf_counter() - began) * 1_000
+
+
+def _short(values: Sequence[float]) -> Result:
+    told = summary(values)
+    del told["values"]
+    return told
+
+
+def _view(size: int) -> FeedView:
+    partitions = {
+        TopicPartition(TopicName(f"t{number // PER_TOPIC:03}"), number % PER_TOPIC): _partition(number)
+        for number in range(size)
+    }
+    return FeedView(
+        version=1,
+        generation=Generation(1),
+        state=LoopState.FRESH,
+        cluster_id=ClusterId("c"),
+        age_seconds=0.0,
+        bootstrap=tuple(BrokerAddress(f"b{n}", 9092) for n in range(BROKERS)),
+        partitions=MappingProxyType(partitions),
+    )
+
+
+def _partition(number: int) -> PartitionView:
+    return PartitionView(
+        topic_id=TopicId("id"),
+        leader_id=BrokerId(number % BROKERS),
+        leader=BrokerAddress(f"b{number % BROKERS}", 9092),
+        start_offset=0,
+        high_watermark=1_000_000,
+        last_stable_offset=1_000_000,
+    )
+
+
+def _grown(partitions: Mapping[TopicPartition, PartitionView], step: int) -> dict[TopicPartition, PartitionView]:
+    return {
+        tp: replace(p, high_watermark=(p.high_watermark or 0) + 10) if number % step == 0 else p
+        for number, (tp, p) in enumerate(partitions.items())
+    }
+
+
+def brokers() -> Result:
+    """Both sources over real topics: what Spark says its triggers took, without and with new records."""
+    result: Result = {}
+    for size in REAL_SIZES:
+        with _cluster(size) as bootstrap, spark_session(native=True) as spark:
+            for source in (NATIVE, OURS):
+                result.setdefault(str(size), {})[source] = _durations(spark, bootstrap, source, size)
+                say(f"{size} partitions, {source}: {result[str(size)][source]}")
+    return result
+
+
+@contextlib.contextmanager
+def _cluster(size: int) -> Iterator[str]:
+    heap = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+    # A partition maps two index files and keeps its segment open; these sizes let one small broker hold thousands.
+    small = {"log.index.size.max.bytes": "4096", "log.segment.bytes": "1048576", "queued.max.requests": "1000"}
+    settings = ClusterSettings(brokers=BROKERS, jvm_options=heap, extra_properties=small)
+    with LocalKafka(settings) as cluster:
+        for topic in range(size // PER_TOPIC):
+            cluster.create_topic(f"t{topic:03}", partitions=PER_TOPIC, deadline_seconds=180)
+        yield cluster.bootstrap_servers
+
+
+def _durations(spark: SparkSession, bootstrap: str, source: str, size: int) -> Result:
+    """Let one query run idle, then feed it a little every second; milliseconds by Spark's names."""
+    topics = size // PER_TOPIC
+    with running_query(
+        spark, bootstrap, ",".join(f"t{n:03}" for n in range(topics)), source=source, starting="latest",
+        trigger="1 second",
+    ) as watched:  # fmt: skip
+        query = watched.query
+        deadline = time.monotonic() + 300
+        while not query.recentProgress and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.1)
+        first = time.monotonic() - watched.started_at
+        for _ in range(8):
+            fill(bootstrap, "t000", 100, 1)
+            time.sleep(1.0)
+        time.sleep(3)
+        raw = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
+    with_rows = [p["durationMs"] for p in raw if p["numInputRows"] > 0]
+    names = ("latestOffset", "queryPlanning", "getBatch", "addBatch", "triggerExecution")
+    return {
+        "first_trigger_seconds": round(first, 2),
+        "batches": len(with_rows),
+        **{name: _short([float(d[name]) for d in with_rows if name in d]) for name in names},
+    }
+
+
+CASES: dict[str, Callable[[], Result]] = {"simulated": simulated, "brokers": brokers}
+
+
+def section(result: Result) -> str:
+    """Return these figures as a section of the benchmarks' page."""
+    head = "| partitions | latestOffset, idle | 1 % grew | all grew | cut into tasks | JSON there and back |"
+    rows = [
+        f"| {int(size):,} | " + " | ".join(f"{told[f'{n}_milliseconds']['p50']:.2f} ms" for n in _NAMES) + " |"
+        for size, told in result.get("simulated", {}).items()
+    ]
+    real_head = "| partitions | source | first trigger after | latestOffset | planning | whole trigger |"
+    real = [
+        f"| {int(size):,} | `{source}` | {told['first_trigger_seconds']:.1f} s | "
+        + " | ".join(f"{told[n]['p50']:.0f} ms" for n in ("latestOffset", "queryPlanning", "triggerExecution"))
+        + " |"
+        for size, sources in result.get("brokers", {}).items()
+        for source, told in sources.items()
+    ]
+    parts = ["## Planning", "", _TEXT, "", head, "|---|---|---|---|---|---|", *rows]
+    parts += ["", _REAL_TEXT, "", real_head, "|---|---|---|---|---|---|", *real] if real else []
+    return "\n".join((*parts, ""))
+
+
+_NAMES = ("idle", "one_percent", "all", "tasks", "json")
+_TEXT = (
+    "`make bench-planning`. Our planner over simulated metadata, median of 15 rounds; the last column is what Spark's\n"
+    "runner does around each call, whatever the source."
+)
+_REAL_TEXT = (
+    "The same with real brokers, both sources, a little data every second: medians of what Spark reports. 50 000\n"
+    "partitions are more than brokers on this machine hold."
+)
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named, and write `build/bench/planning.json` after each."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"benchmarks.planning: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
+    result: Result = {"environment": environment()}
+    for name in names or CASES:
+        print(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}", flush=True)
+        result[name] = CASES[name]()
+        path = write_result("planning", result)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
