@@ -116,8 +116,10 @@ def encode(entry: Entry) -> str:
 
     Runs: anywhere (pure).
     """
-    kind = "cut" if isinstance(entry, CutRecord) else "incarnation"
-    return json.dumps({"kind": kind, **asdict(entry)}, sort_keys=True, separators=(",", ":"))
+    said: dict[str, Any] = {"kind": "incarnation", **asdict(entry)}
+    if isinstance(entry, CutRecord):
+        said |= {"kind": "cut", "topic_partition": entry.topic_partition._asdict()}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
 
 def decode(line: str) -> Entry:

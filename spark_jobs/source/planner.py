@@ -12,6 +12,7 @@ from discovery.feed.base import FeedView, SourceFeed
 from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target
 from spark_jobs.source.bounds import STARTING, ByTimestamp
+from spark_jobs.source.collection import without_collection
 from spark_jobs.source.commits import Committer
 from spark_jobs.source.committed import ask_group, committed_start
 from spark_jobs.source.cuts import Cuts
@@ -179,7 +180,8 @@ class Planner:
 
         Runs: driver, once per batch.
         """
-        first, last = parse_offsets(start, what=CHECKPOINT), parse_offsets(end, what=CHECKPOINT)
+        with without_collection():
+            first, last = parse_offsets(start, what=CHECKPOINT), parse_offsets(end, what=CHECKPOINT)
         view = self._patience.current()
         if not self._patience.lived:
             view = self._patience.usable_view(lambda v: all(tp in v.partitions for tp in last))
@@ -201,7 +203,8 @@ class Planner:
         if self.cuts is not None:
             earliest |= self.cuts.known_starts()
         leaders = {tp: p.leader_id for tp, p in view.partitions.items()}
-        return pack(led_ranges(first, last, earliest, leaders), min_partitions=self.options.min_partitions)
+        with without_collection():
+            return pack(led_ranges(first, last, earliest, leaders), min_partitions=self.options.min_partitions)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
@@ -210,7 +213,8 @@ class Planner:
         if asked != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
             self._asked = None
-            self._answered = self._plan(self._parse(start), view, max_rows)
+            with without_collection():
+                self._answered = self._plan(self._parse(start), view, max_rows)
             self._asked = asked
             self._stands(start)
             self._ack(view)
