@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as AsgiRoute
 from starlette.types import ASGIApp
@@ -101,6 +101,8 @@ async def _guarded(call: Call) -> Response:
         return refusal(error.status, str(error))
     except (BadReportError, ConflictError, TooManyWaitersError, BodyTooLargeError) as error:
         return refusal(_STATUSES[type(error)], str(error))
+    except ClientDisconnect:
+        return refusal(400, "the request was not sent to its end")
     except Exception:  # noqa: BLE001 - the border to clients: one bad request must not end the rest
         _log.exception("bug", sentence=BUG_PHRASE, route=call.route.path)
         return refusal(500, f"{BUG_PHRASE}: the log of the service has the traceback; please report it")

@@ -1,0 +1,231 @@
+"""The service as a process, with no Kafka anywhere: it listens, refuses, limits, and ends as promised."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import eventually
+from tests.support_service import ServiceProcess, serve_arguments, serving
+
+DEAD = "127.0.0.1:1,127.0.0.1:2"
+TOKEN = "a-token-of-sixteen"  # noqa: S105
+
+
+@pytest.fixture(scope="module")
+def dead_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service without a living broker, and with short patience for slow clients."""
+    folder = tmp_path_factory.mktemp("service")
+    config = folder / "config.toml"
+    config.write_text('[api]\nrequest_timeout_seconds = "1s"\nheader_max_bytes = 4096\n')
+    with serving(DEAD, folder, "--config", str(config)) as service:
+        yield service
+
+
+def test_given_no_living_broker_when_served_then_it_answers_and_says_why(dead_service: ServiceProcess) -> None:
+    assert dead_service.probe("/startupz").status_code == 200
+    assert dead_service.probe("/livez").status_code == 200
+    not_ready = dead_service.probe("/readyz")
+    assert (not_ready.status_code, "no broker has answered yet" in not_ready.text) == (503, True)
+    eventually(lambda: dead_service.json("/v1/status")["brokers"]["quarantined"] == 2, 20, "both verdicts")
+    bootstrap = dead_service.get("/v1/bootstrap")
+    assert (bootstrap.status_code, "no broker is known to be alive" in bootstrap.text) == (503, True)
+    assert (
+        'kafka_discovery_broker_up{broker="127.0.0.1:1",cluster="default"} 0.0' in dead_service.probe("/metrics").text
+    )
+    assert dead_service.probe("/v1/status").status_code == 404
+    assert dead_service.get("/metrics").status_code == 404
+
+
+def test_given_a_foreign_host_header_when_asked_then_it_is_refused(dead_service: ServiceProcess) -> None:
+    answer = dead_service.get("/v1/status", Host="evil.example:9463")
+    assert (answer.status_code, "answers on loopback only" in answer.text) == (421, True)
+    assert dead_service.get("/v1/status", Host="localhost:1").status_code == 200
+
+
+def _talk(service: ServiceProcess, data: bytes, *, seconds: float = 15) -> bytes:
+    """Send bytes and return all that comes until the other side hangs up."""
+    host, _, port = service.api.removeprefix("http://").partition(":")
+    heard = b""
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection, contextlib.suppress(OSError):
+        connection.sendall(data)
+        while chunk := connection.recv(65_536):
+            heard += chunk
+    return heard
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"GET /v1/status HT", b"POST /v1/resolve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"],
+    ids=["nothing", "half a line", "half a body"],
+)
+def test_given_a_client_that_stalls_when_its_time_is_up_then_the_connection_ends(
+    dead_service: ServiceProcess, data: bytes
+) -> None:
+    began = time.monotonic()
+    _talk(dead_service, data)
+    assert 0.5 < time.monotonic() - began < 10
+
+
+def test_given_endless_headers_when_sent_then_they_are_cut_off_and_others_are_served(
+    dead_service: ServiceProcess,
+) -> None:
+    heard = _talk(dead_service, b"GET / HTTP/1.1\r\n" + b"X-Long: " + b"a" * 10_000_000)
+    assert b"too large" in heard or not heard
+    assert dead_service.probe("/livez").status_code == 200
+
+
+def test_given_garbage_when_sent_then_it_is_answered_with_400(dead_service: ServiceProcess) -> None:
+    assert b"400" in _talk(dead_service, b"\x00\x01\x02\xff\r\n\r\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_given_waiters_when_told_to_end_then_all_are_answered_and_it_exits_0_in_time(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with serving(DEAD, tmp_path) as service:
+        answers: list[int] = []
+
+        def wait() -> None:
+            answers.append(service.get("/v1/watch?generation=0&wait=60s").status_code)
+
+        threads = [threading.Thread(target=wait) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: "kafka_discovery_api_waiters 20.0" in service.probe("/metrics").text, 20, "20 waiters")
+        code, seconds = service.stop(number)
+        for thread in threads:
+            thread.join(10)
+        assert code == 0
+        assert seconds < 5
+        assert answers == [304] * 20
+
+
+def test_given_a_second_writer_when_started_then_it_is_refused_by_name(tmp_path: Path) -> None:
+    with serving(DEAD, tmp_path) as service:
+        second = ServiceProcess(*serve_arguments(DEAD, tmp_path / "state"), log=tmp_path / "second.log")
+        with pytest.raises(AssertionError, match="did not start"), second:
+            pass
+        assert second.process is not None
+        said = second.log.read_text()
+        assert f"is held by process {service.pid}" in said
+        assert "give this one its own --state-dir" in said
+        assert (second.process.returncode, "Traceback" in said) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "is not a loopback address, so a token is required"),  # noqa: S104
+        (("--bootstrap", "nonsense"), "'nonsense' is not an address"),
+        (("--config", "/not/there.toml"), "/not/there.toml cannot be read"),
+        (("--token-file", "/not/there"), "api.token_file: /not/there cannot be read"),
+        (("--probe-port", "{taken}"), "cannot be listened on: Address already in use"),
+    ],
+)
+def test_given_a_mistake_when_started_then_it_exits_2_with_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        given = [argument.format(taken=taken.getsockname()[1]) for argument in arguments]
+        service = ServiceProcess(*serve_arguments(DEAD, tmp_path / "state", *given), log=tmp_path / "log")
+        with pytest.raises(AssertionError, match="did not start"), service:
+            pass
+        assert service.process is not None
+        assert service.process.returncode == 2
+        assert said in service.log.read_text()
+        assert len(service.log.read_text().splitlines()) == 1
+
+
+def test_given_a_token_when_asked_then_only_its_bearer_is_answered_and_probes_are_open(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    arguments = ("--host", "0.0.0.0", "--token-file", str(tmp_path / "token"))  # noqa: S104
+    with serving(DEAD, tmp_path, *arguments) as service:
+        service.api = service.api.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        assert service.get("/v1/status").status_code == 401
+        assert service.get("/v1/status", Authorization="Bearer wrong").status_code == 401
+        assert service.get("/v1/status", Authorization=f"Bearer {TOKEN}").status_code == 200
+        basic = httpx.get(service.api + "/v1/status", auth=("anybody", TOKEN), trust_env=False)
+        assert basic.status_code == 200
+        assert service.probe("/livez").status_code == 200
+
+
+def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+
+    def write(text: str) -> None:
+        config.with_suffix(".new").write_text(text)
+        config.with_suffix(".new").replace(config)
+
+    write('[clusters.a]\nbootstrap_servers = "127.0.0.1:1"\n')
+    arguments = ("--config", str(config), "--port", "0", "--probe-port", "0", "--json")
+    state = ("--state-dir", str(tmp_path / "state"))
+    with ServiceProcess(*arguments, *state, log=tmp_path / "log") as service:
+        epoch = service.json("/v1/clusters/a/status")["epoch"]
+        write('[clusters.a]\nbootstrap_servers = "127.0.0.1:2"\n[clusters.b]\nbootstrap_servers = "127.0.0.1:3"\n')
+        eventually(lambda: service.get("/v1/clusters/b/status").status_code == 200, 20, "the second cluster")
+        brokers = service.json("/v1/clusters/a/brokers")["brokers"]
+        assert [broker["address"] for broker in brokers] == ["127.0.0.1:2"]
+        assert service.json("/v1/clusters/a/status")["epoch"] == epoch
+        write("[clusters.a]\nbootstrap = 1\n")
+        eventually(lambda: "kafka_discovery_config_reload_success 0.0" in service.probe("/metrics").text, 20, "refusal")
+        refused = httpx.post(service.api + "/-/reload", trust_env=False)
+        assert (refused.status_code, "did you mean" in refused.json()["error"]) == (409, True)
+        write('[clusters.b]\nbootstrap_servers = "127.0.0.1:3"\n')
+        service.send(signal.SIGHUP)
+        eventually(lambda: service.get("/v1/clusters/a/status").status_code == 404, 20, "the first cluster to go")
+        assert service.stop()[0] == 0
+
+
+def test_given_a_flood_of_connections_when_served_then_memory_is_bounded_and_probes_answer(
+    dead_service: ServiceProcess,
+) -> None:
+    host, _, port = dead_service.api.removeprefix("http://").partition(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(500):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        assert dead_service.probe("/livez").status_code == 200
+    resident = int(Path(f"/proc/{dead_service.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    assert resident < 150_000_000
+
+
+def test_given_all_output_when_searched_then_no_planted_secret_is_in_it(tmp_path: Path) -> None:
+    secret = "planted-secret-value"  # noqa: S105
+    (tmp_path / "token").write_text(secret)
+    (tmp_path / "jaas").write_text(
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{secret}";'
+    )
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[log]\nlevel = "debug"\n[clusters.a]\nbootstrap_servers = "127.0.0.1:1"\n[clusters.a.client]\n'
+        '"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "PLAIN"\n"sasl.jaas.config_file" = "jaas"\n'
+        f'"ssl.key.password" = "{secret}"\n'
+    )
+    arguments = ("--config", str(config), "--token-file", str(tmp_path / "token"), "--json")
+    ports = ("--port", "0", "--probe-port", "0", "--state-dir", str(tmp_path / "state"))
+    with ServiceProcess(*arguments, *ports, log=tmp_path / "log") as service:
+        bearer = f"Bearer {secret}"
+        eventually(
+            lambda: service.get("/v1/status", Authorization=bearer).json()["brokers"]["unasked"] == 0, 20, "a verdict"
+        )
+        paths = ("/", "/openapi.json", "/v1/clusters", "/v1/snapshot", "/v1/brokers", "/v1/status", "/v1/events")
+        said = [service.get(path, Authorization=bearer).text for path in paths]
+        said += [service.probe(path).text for path in ("/metrics", "/readyz", "/livez?verbose")]
+        config.write_text(config.read_text().replace('"PLAIN"', '"PLANE"'))
+        service.send(signal.SIGHUP)
+        eventually(lambda: "reload_refused" in service.log.read_text(), 20, "the refusal")
+        service.stop()
+    said.append(service.log.read_text())
+    assert not [text for text in said if secret in text]
+    for line in service.log.read_text().splitlines():
+        assert {"timestamp", "level", "event"} <= json.loads(line).keys()
