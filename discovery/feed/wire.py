@@ -53,7 +53,7 @@ class Position:
 
 
 def encode_view(
-    view: FeedView, *, position: Position, since: int, partitions: Iterable[TopicPartition]
+    view: FeedView, *, position: Position, since: int, partitions: Iterable[TopicPartition], scope: Interest
 ) -> dict[str, Any]:
     """Return the document that brings a follower from version `since` to this view.
 
@@ -62,6 +62,7 @@ def encode_view(
         position: Its epoch and version at the service.
         since: The version the follower holds; 0 sends `partitions` as all there are.
         partitions: What to send: all followed ones, or those that changed.
+        scope: What the service follows at all: beyond it, absence proves nothing.
 
     Runs: anywhere (pure); O(partitions sent).
     """
@@ -86,6 +87,7 @@ def encode_view(
         "addresses": {str(address): report_document(report) for address, report in view.addresses.items()},
         "sentence": view.sentence,
         "fatal": view.fatal,
+        "scope": {"topics": sorted(scope.topics), "pattern": scope.pattern},
         _LEADERS: leaders,
         "topics": {topic: {**topics[topic], "partitions": rows[topic]} for topic in rows},
     }
@@ -156,11 +158,39 @@ def _decode(
         age_seconds=age_seconds,
         bootstrap=tuple(_address(text) for text in document["bootstrap"]),
         partitions=MappingProxyType(kept if _is_sorted(kept) else dict(sorted(kept.items()))),
-        missing_topics=tuple(map(TopicName, document["missing_topics"])),
+        missing_topics=_missing(document, kept, interest),
         addresses=MappingProxyType({_address(a): _report(r) for a, r in document["addresses"].items()}),
         sentence=str(document["sentence"]),
         fatal=document["fatal"],
     )
+
+
+def covers(document: Mapping[str, Any], interest: Interest) -> bool:
+    """Tell whether the service follows all that this reader wants.
+
+    Raises:
+        WireError: the document is not one of ours.
+
+    Runs: anywhere (pure).
+    """
+    try:
+        topics, pattern = document["scope"]["topics"], document["scope"]["pattern"]
+        if interest.pattern is not None:
+            return pattern in {"", interest.pattern}
+        scope = Interest(topics=tuple(map(TopicName, topics))) if topics else Interest(pattern=pattern)
+        return all(scope.wants_topic(topic) for topic in interest.asked_topics or ())
+    except (KeyError, TypeError, ConfigError) as error:
+        raise WireError(f"not a view of the service: {type(error).__name__}: {error}") from error
+
+
+def _missing(
+    document: Mapping[str, Any], kept: Mapping[TopicPartition, PartitionView], interest: Interest
+) -> tuple[TopicName, ...]:
+    """Return the topics asked for by name that do not exist; only a confirmed view says that."""
+    if document["state"] != LoopState.FRESH.value:
+        return ()
+    there = {tp.topic for tp, one in kept.items() if not one.gone}
+    return tuple(topic for topic in interest.asked_topics or () if topic not in there)
 
 
 def _is_sorted(partitions: Mapping[TopicPartition, PartitionView]) -> bool:

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
 
@@ -25,6 +25,7 @@ from discovery.service.respond import ApiError, answer, etag, freshness
 from discovery.service.routes import Call
 from discovery.service.service import Service
 
+_T = TypeVar("_T")
 _WAIT_SECONDS = 30.0
 _ASK_SECONDS = 10.0
 _EVENTS = 100
@@ -137,6 +138,20 @@ class Api:
         told = await self._ask(lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
         return answer({"group": call.path("group"), "offsets": _nested(told)})
 
+    async def put_group(self, call: Call) -> Response:
+        """Set a consumer group's committed offsets."""
+        feed = self._service.hub(call.cluster).cluster.feed
+        body = await call.body()
+        hint = 'write {"offsets": {"topic": {"0": 42}}}'
+        if not isinstance(body, dict) or set(body) != {"offsets"}:
+            raise ApiError(400, hint)
+        offsets = _by_partition(body["offsets"], lambda value: 0 <= value < 2**63, hint)
+        if feed is None:
+            raise ApiError(503, "the loop was not started yet; try again")
+        timeout = call.duration("timeout", _ASK_SECONDS)
+        await self._ask(lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
+        return answer({"group": call.path("group"), "offsets": _nested(offsets)})
+
     async def consumers(self, _: Call) -> Response:
         """List consumers with lag, acknowledged generation, and dead addresses they still list."""
         now = self._service.clock.monotonic()
@@ -219,15 +234,15 @@ class Api:
             raise ApiError(503, str(error)) from error
         except TimeoutError:
             raise ApiError(503, f"Kafka did not answer within {timeout_seconds:g} s") from None
+        hub.flush()
 
-    async def _ask(self, work: Any) -> Mapping[TopicPartition, int]:
+    async def _ask(self, work: Callable[[], _T]) -> _T:
         try:
-            told: Mapping[TopicPartition, int] = await self._service.workers.run(work)
+            return await self._service.workers.run(work)
         except KafkaUnreachableError as error:
             raise ApiError(503, str(error)) from error
         except DiscoveryError as error:
             raise ApiError(400, str(error)) from error
-        return told
 
     def _snapshot(self, call: Call, hub: Hub, shown: Shown) -> Response:
         tag = etag(hub.cluster.epoch, shown.view.generation)
@@ -266,16 +281,21 @@ def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool]:
     if not isinstance(body, dict) or len(set(body) & {"offsets", "timestamps"}) != 1 or len(body) != 1:
         raise ApiError(400, hint)
     by_timestamp = "timestamps" in body
-    wanted: dict[TopicPartition, int] = {}
-    topics = body["timestamps" if by_timestamp else "offsets"]
-    for topic, partitions in _pairs(topics, hint):
+    if by_timestamp:
+        return _by_partition(body["timestamps"], lambda value: 0 <= value < 2**53, hint), True
+    return _by_partition(body["offsets"], lambda value: value in {_EARLIEST, _LATEST}, hint), False
+
+
+def _by_partition(raw: object, is_sound: Callable[[int], bool], hint: str) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in _pairs(raw, hint):
         for partition, value in _pairs(partitions, hint):
             if not (partition.isascii() and partition.isdigit() and len(partition) < _DIGITS):
                 raise ApiError(400, hint)
-            if type(value) is not int or not (0 <= value < 2**53 if by_timestamp else value in {_EARLIEST, _LATEST}):
+            if type(value) is not int or not is_sound(value):
                 raise ApiError(400, hint)
-            wanted[TopicPartition(TopicName(topic), int(partition))] = value
-    return wanted, by_timestamp
+            found[TopicPartition(TopicName(topic), int(partition))] = value
+    return found
 
 
 def _pairs(raw: object, hint: str) -> Iterable[tuple[str, Any]]:

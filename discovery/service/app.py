@@ -1,5 +1,6 @@
 """The two listeners as ASGI applications: the API behind its guard, probes and metrics in the open."""
 
+import re
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -48,9 +49,10 @@ def api_app(service: Service) -> ASGIApp:
     asgi = [AsgiRoute("/", index, methods=["GET"]), AsgiRoute("/openapi.json", openapi, methods=["GET"])]
     for route in routes:
         endpoint = _endpoint(service, route)
-        asgi.append(AsgiRoute(route.path, endpoint, methods=[route.method]))
+        path = re.sub(r"\{(id|group)\}", r"{\1:path}", route.path)  # these names may hold a slash
+        asgi.append(AsgiRoute(path, endpoint, methods=[route.method]))
         if route.path.startswith(_SCOPED):
-            asgi.append(AsgiRoute(f"/v1/{route.path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
+            asgi.append(AsgiRoute(f"/v1/{path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
     app = Starlette(routes=asgi, exception_handlers={HTTPException: _not_here})
     limited = BodyLimit(app, service.settings.api.body_max_bytes)
     return Guard(limited, lambda: service.token)

@@ -99,6 +99,11 @@ class Cluster:
         """The loop, once it was started."""
         return self._feed
 
+    @property
+    def scope(self) -> Interest:
+        """Which topics are followed at all."""
+        return interest_of(self.settings)
+
     def start(self, state_dir: Path | None) -> None:
         """Begin to follow; blocks only for local files.
 

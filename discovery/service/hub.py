@@ -104,6 +104,10 @@ class Hub:
         """Return what the cluster shows, with the age of this moment."""
         return self.cluster.shown()
 
+    def flush(self) -> None:
+        """Show the newest picture now, without the calm between versions: somebody asked for it."""
+        self._tell()
+
     def close(self) -> None:
         """Answer everybody who waits."""
         self._generation_bell.ring()
@@ -143,7 +147,9 @@ class Hub:
         if place not in self._follow_cache:
             every = view.partitions if not since else self._changed_since(since, view)
             wanted = every if interest is None else [tp for tp in every if interest.wants(tp)]
-            document = encode_view(view, position=self.position, since=since, partitions=wanted)
+            document = encode_view(
+                view, position=self.position, since=since, partitions=wanted, scope=self.cluster.scope
+            )
             self._follow_cache[place] = encoded(document)
         return self._follow_cache[place]
 

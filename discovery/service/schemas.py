@@ -68,6 +68,7 @@ FOLLOW = _object(
     addresses=_map(_object(**_REPORT)),
     sentence=_TEXT,
     fatal=_maybe(_TEXT),
+    scope=_object(topics=_list(_TEXT), pattern=_maybe(_TEXT)),
     leaders=_map(_TEXT),
     topics=_map(
         _object(
@@ -154,6 +155,7 @@ EVENTS = _object(
 )
 _BY_PARTITION = _map(_map(_COUNT))
 OFFSETS = _without_need(_object(group=_TEXT, offsets=_map(_map({"type": "integer"}))), "group")
+COMMIT = _object(offsets=_BY_PARTITION)
 RESOLVE: Schema = {
     "oneOf": [
         _object(offsets=_map(_map({"type": "integer", "enum": [-2, -1], "description": "-2 earliest, -1 latest"}))),

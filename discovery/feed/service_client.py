@@ -1,0 +1,197 @@
+"""The HTTP side of a followed service: every call with a hard limit, every failure one kind of error."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
+from discovery.feed.wire import Position
+
+AGE_HEADER = "Kafka-Discovery-Age-Seconds"
+_CONNECT_SECONDS = 1.0
+_CONFLICT, _UNAVAILABLE, _UNAUTHORIZED = 409, 503, 401
+_MAX_BYTES = 256 * 1024 * 1024
+
+
+class ServiceSilentError(DiscoveryError):
+    """The service did not answer, or not as it should: time to look for ourselves."""
+
+
+class ConsumerIdTakenError(DiscoveryError):
+    """Another living process reports under our id."""
+
+
+class ServiceClient:
+    """Asks one service about one cluster. Thread-safe; the constructor does no I/O."""
+
+    def __init__(self, url: str, *, cluster: str = "default", token: str | None = None) -> None:
+        """Remember where.
+
+        Args:
+            url: `http://host:port` or `https://…`, with nothing behind it.
+            cluster: Its name there.
+            token: What a service beyond loopback asks for.
+
+        Raises:
+            ConfigError: the address is none.
+        """
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"discoveryUrl: {url!r} is no address: {error}; write http://127.0.0.1:9463") from error
+        if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.path not in {"", "/"} or parsed.userinfo:
+            raise ConfigError(f"discoveryUrl: {url!r} is not like http://127.0.0.1:9463")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url = str(parsed).rstrip("/")
+        self._scope = f"/v1/clusters/{cluster}"
+        # Proxies of the environment are not for an address the user gave for this purpose.
+        self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=_CONNECT_SECONDS)
+
+    def follow(
+        self, held: Position, *, topics: str | None, pattern: str | None, wait_seconds: float, silence_seconds: float
+    ) -> tuple[dict[str, Any], float]:
+        """Return the next document and the age of what it shows.
+
+        Raises:
+            ServiceSilentError: no answer within `wait_seconds + silence_seconds`, or none of the service's.
+        """
+        wanted = {"topics": topics, "pattern": pattern, "epoch": held.epoch or None}
+        parameters = {name: value for name, value in wanted.items() if value is not None}
+        response = self._send(
+            "GET",
+            f"{self._scope}/follow",
+            params={"version": str(held.version), "wait": f"{wait_seconds:g}s", **parameters},
+            timeout_seconds=wait_seconds + silence_seconds,
+        )
+        try:
+            age_seconds = float(response.headers.get(AGE_HEADER, "inf"))
+        except ValueError as error:
+            raise ServiceSilentError(f"{self.url} tells no age: {error}") from error
+        return self._document(response), age_seconds
+
+    def refresh(self, timeout_seconds: float) -> None:
+        """Let the service ask Kafka now.
+
+        Raises:
+            KafkaUnreachableError: Kafka did not answer it.
+            ServiceSilentError: the service did not answer.
+        """
+        self._send(
+            "POST",
+            f"{self._scope}/refresh",
+            params={"timeout": f"{timeout_seconds:g}s"},
+            timeout_seconds=timeout_seconds + 1,
+        )
+
+    def resolve(
+        self, wanted: Mapping[str, Mapping[str, int]], *, by_timestamp: bool, isolation: str, timeout_seconds: float
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Return offsets by topic and partition; raises as `refresh` does."""
+        return self._offsets(
+            "POST",
+            "resolve",
+            {"timestamps" if by_timestamp else "offsets": wanted},
+            timeout_seconds,
+            isolation=isolation,
+        )
+
+    def committed(self, group: str, topics: str, *, timeout_seconds: float) -> Mapping[str, Mapping[str, int]]:
+        """Return a group's offsets by topic and partition; raises as `refresh` does."""
+        return self._offsets("GET", f"groups/{quote(group, safe='')}", None, timeout_seconds, topics=topics)
+
+    def commit(self, group: str, offsets: Mapping[str, Mapping[str, int]], *, timeout_seconds: float) -> None:
+        """Set a group's offsets; raises as `refresh` does."""
+        self._offsets("PUT", f"groups/{quote(group, safe='')}", {"offsets": offsets}, timeout_seconds)
+
+    def report(self, consumer_id: str, report: Mapping[str, Any]) -> None:
+        """Say that a consumer lives, and what it does.
+
+        Raises:
+            ConsumerIdTakenError: another living process reports under this id.
+            ServiceSilentError: the service did not take it.
+        """
+        self._send("PUT", f"/v1/consumers/{quote(consumer_id, safe='')}", body=report, timeout_seconds=2.0)
+
+    def goodbye(self, consumer_id: str) -> None:
+        """Say that a consumer ends; raises as `report` does."""
+        self._send("DELETE", f"/v1/consumers/{quote(consumer_id, safe='')}", timeout_seconds=1.0)
+
+    def close(self) -> None:
+        """Release the connections."""
+        self._http.close()
+
+    def _offsets(
+        self, method: str, what: str, body: Mapping[str, Any] | None, timeout_seconds: float, **parameters: str
+    ) -> Mapping[str, Mapping[str, int]]:
+        response = self._send(
+            method,
+            f"{self._scope}/{what}",
+            params={"timeout": f"{timeout_seconds:g}s", **parameters},
+            body=body,
+            timeout_seconds=timeout_seconds + 1,
+        )
+        told = self._document(response).get("offsets")
+        if not isinstance(told, dict):
+            raise ServiceSilentError(f"{self.url} did not answer with offsets")
+        return told
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout_seconds: float,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        """Send and read within one limit: httpx's own bounds each read, and a drip of bytes would never end."""
+        deadline = time.monotonic() + timeout_seconds
+        timeout = httpx.Timeout(timeout_seconds, connect=min(_CONNECT_SECONDS, timeout_seconds))
+        content = None if body is None else json.dumps(body).encode()
+        try:
+            with self._http.stream(method, path, params=params, content=content, timeout=timeout) as response:
+                read = bytearray()
+                for chunk in response.iter_raw(65_536):
+                    read += chunk
+                    if time.monotonic() > deadline or len(read) > _MAX_BYTES:
+                        raise ServiceSilentError(f"{self.url} did not end its answer in time")
+        except httpx.HTTPError as error:
+            raise ServiceSilentError(f"{self.url} does not answer: {type(error).__name__}: {error}") from error
+        whole = httpx.Response(response.status_code, headers=response.headers, content=bytes(read))
+        self._judge(whole)
+        return whole
+
+    def _judge(self, response: httpx.Response) -> None:
+        if response.is_success:
+            return
+        text = _error(response)
+        if response.status_code == _CONFLICT:
+            raise ConsumerIdTakenError(text)
+        if response.status_code == _UNAVAILABLE:
+            raise KafkaUnreachableError(text)
+        remedy = "; set discoveryTokenFile" if response.status_code == _UNAUTHORIZED else ""
+        raise ServiceSilentError(f"{self.url} answered {response.status_code}: {text}{remedy}")
+
+    def _document(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            document = response.json()
+        except ValueError as error:
+            raise ServiceSilentError(f"{self.url} did not answer with JSON") from error
+        if not isinstance(document, dict):
+            raise ServiceSilentError(f"{self.url} did not answer with a JSON object")
+        return document
+
+
+def _error(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return response.text[:200]
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,481 @@
+"""The feed that follows a service by HTTP, and looks for itself where that one is silent.
+
+One thread follows; a second one reports to the service; a third one hands on what an own loop sees, while there is one.
+The own loop begins when the service has been silent, or without a usable view, for `silence_seconds`, and ends once the
+service was back for `return_seconds`. What is shown never becomes empty in between: the last view stays until a better
+one is there. Source: docs/decisions.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import structlog
+
+from discovery.core.clock import Clock, SystemClock
+from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, StateError
+from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, TopicName, TopicPartition
+from discovery.feed.base import AddressReport, FeedView, SourceFeed
+from discovery.feed.service_client import ConsumerIdTakenError, ServiceClient, ServiceSilentError
+from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view
+from discovery.loop.interest import Interest
+
+_T = TypeVar("_T")
+_WAIT_SECONDS = 1.0
+"""How long one question waits for a change: a frozen service is noticed this much later."""
+_RETRY_SECONDS = 0.25
+_REPORT_SECONDS = 2.0
+_OWNER_SECONDS = 15.0
+"""How long a start waits for the last holder of its id to be forgotten."""
+_STEP_SECONDS = 0.25
+_log = structlog.get_logger("discovery.feed")
+
+
+class Mode(Enum):
+    """Whose view is shown."""
+
+    NOBODY = "nobody"
+    SERVICE = "service"
+    OWN_LOOP = "own loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What is known of both at one moment, for the choice between them."""
+
+    service_silent_seconds: float
+    """Since its last usable answer; infinite where there was none."""
+    service_steady_seconds: float
+    """Since it has been answering without a gap; 0 while it does not."""
+    own_loop_usable: bool
+
+
+def choose(mode: Mode, heard: Heard, *, silence_seconds: float, return_seconds: float) -> Mode:
+    """Return whose view to show.
+
+    Runs: anywhere (pure).
+    """
+    answering = heard.service_silent_seconds <= silence_seconds
+    steady = heard.service_steady_seconds >= return_seconds
+    if answering and (mode is not Mode.OWN_LOOP or steady or not heard.own_loop_usable):
+        return Mode.SERVICE
+    if heard.own_loop_usable:
+        return Mode.OWN_LOOP
+    return mode
+
+
+class SidecarFeed:
+    """`SourceFeed` over a service, with an own loop in reserve. Thread-safe; the constructor does no I/O."""
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        *,
+        bootstrap: Sequence[BrokerAddress],
+        interest: Interest,
+        own_loop: Callable[[tuple[BrokerAddress, ...]], SourceFeed],
+        consumer_id: str | None = None,
+        cluster_id: ClusterId | None = None,
+        silence_seconds: float = 3.0,
+        return_seconds: float = 2.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Remember whom to follow.
+
+        Args:
+            client: Asks the service.
+            bootstrap: The reader's own list: for the own loop, and told to the service.
+            interest: Which partitions to follow.
+            own_loop: Makes the reserve, from the list and what the service has taught meanwhile.
+            consumer_id: Names this reader at the service; one living process may hold it. A name of its own if None.
+            cluster_id: The right cluster, if the user says so.
+            silence_seconds: How long the service may say nothing before the own loop begins.
+            return_seconds: How long it must have been back before the own loop ends.
+            clock: The system's if None.
+        """
+        self._client = client
+        self._bootstrap = tuple(bootstrap)
+        self._interest = interest
+        self._make_own_loop = own_loop
+        self._instance = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+        self._consumer_id = consumer_id or self._instance
+        self._named = consumer_id is not None
+        self._cluster_id = cluster_id
+        self._silence_seconds, self._return_seconds = silence_seconds, return_seconds
+        self._clock = clock or SystemClock()
+        self._lock = threading.Condition()
+        self._stopping = threading.Event()
+        self._report_now = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._mode = Mode.NOBODY
+        self._held = Position()
+        self._service_view: FeedView | None = None
+        self._usable_at = float("-inf")
+        self._steady_since = float("inf")
+        self._began = float("inf")
+        self._own: SourceFeed | None = None
+        self._own_view: FeedView | None = None
+        self._shown_at = self._clock.monotonic()
+        self._generations: tuple[Mode, str, Generation] | None = None
+        self._acked: dict[str, Any] = {}
+        self._positions: Mapping[TopicPartition, int] = {}
+        self._complaint = ""
+        self._view = FeedView(
+            version=0,
+            generation=Generation(0),
+            state=LoopState.COLD,
+            cluster_id=cluster_id,
+            age_seconds=float("inf"),
+            bootstrap=(),
+            addresses=MappingProxyType({a: AddressReport(verdict=None, configured=True) for a in self._bootstrap}),
+            sentence=f"cold: {client.url} was not asked yet",
+        )
+
+    @property
+    def mode(self) -> Mode:
+        """Whose view is shown now."""
+        return self._mode
+
+    def start(self) -> None:
+        """See `PartitionFeed.start`. Waits up to 15 s for the last holder of a named source to be forgotten."""
+        with self._lock:
+            if self._threads:
+                return
+            self._began = self._clock.monotonic()
+            names = {"follow": self._follow, "report": self._report, "own loop": self._hand_on}
+            self._threads = [
+                threading.Thread(target=self._guarded, args=(work,), name=f"kafka-discovery {name}", daemon=True)
+                for name, work in names.items()
+            ]
+        if self._named:
+            self._register()
+        for thread in self._threads:
+            thread.start()
+
+    def view(self) -> FeedView:
+        """See `PartitionFeed.view`."""
+        with self._lock:
+            age_seconds = self._view.age_seconds + self._clock.monotonic() - self._shown_at
+            return replace(self._view, age_seconds=age_seconds)
+
+    def wait(self, version: int, timeout_seconds: float) -> FeedView:
+        """See `PartitionFeed.wait`."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._view.version > version, timeout_seconds)
+        return self.view()
+
+    def refresh(self, timeout_seconds: float) -> FeedView:
+        """See `PartitionFeed.refresh`."""
+        began = self._clock.monotonic()
+        if self._mode is not Mode.OWN_LOOP:
+            try:
+                self._client.refresh(timeout_seconds)
+                self._take(*self._ask(Position(), wait_seconds=0.0))
+                return self.view()
+            except (ServiceSilentError, WireError) as error:
+                _log.info("service_silent", error=str(error), consequence="the own loop is asked")
+        left = max(0.1, timeout_seconds - (self._clock.monotonic() - began))
+        own = self._own_loop()
+        view = own.refresh(left)
+        with self._lock:
+            self._own_view = view
+            self._show(Mode.OWN_LOOP)
+        return self.view()
+
+    def ack(self, generation: Generation) -> None:
+        """See `PartitionFeed.ack`; only what came from the service is told to it."""
+        with self._lock:
+            known = self._generations
+            if known is not None and known[0] is Mode.SERVICE and self._view.generation == generation:
+                self._acked = {"acked_generation": known[2]}
+        self._report_now.set()
+
+    def report(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Say where the reader stands; told to the service now and then. From memory."""
+        self._positions = positions
+
+    def resolve(
+        self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """See `OffsetService.resolve`."""
+        isolation = self._interest.isolation.value
+        return self._either(
+            lambda left: _flat(
+                self._client.resolve(
+                    _nested(wanted), by_timestamp=by_timestamp, isolation=isolation, timeout_seconds=left
+                )
+            ),
+            lambda own, left: own.resolve(wanted, timeout_seconds=left, by_timestamp=by_timestamp),
+            timeout_seconds,
+        )
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
+    ) -> Mapping[TopicPartition, int]:
+        """See `OffsetService.committed`."""
+        topics = ",".join(sorted({tp.topic for tp in partitions}))
+        told = self._either(
+            lambda left: _flat(self._client.committed(group, topics, timeout_seconds=left)),
+            lambda own, left: own.committed(group, partitions, timeout_seconds=left),
+            timeout_seconds,
+        )
+        return {tp: told[tp] for tp in partitions if tp in told}
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
+        """See `OffsetService.commit_offsets`."""
+        self._either(
+            lambda left: self._client.commit(group, _nested(offsets), timeout_seconds=left),
+            lambda own, left: own.commit_offsets(group, offsets, timeout_seconds=left),
+            timeout_seconds,
+        )
+
+    def stop(self) -> None:
+        """See `PartitionFeed.stop`."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._report_now.set()
+        with self._lock:
+            own, self._own = self._own, None
+        if own is not None:
+            own.stop()
+        self._quietly(lambda: self._client.goodbye(self._consumer_id))
+        self._client.close()
+
+    # -- the service --------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._take(*self._ask(self._held, wait_seconds=_WAIT_SECONDS))
+            except (ServiceSilentError, WireError, KafkaUnreachableError) as error:
+                self._not_heard(str(error))
+                self._stopping.wait(_RETRY_SECONDS)
+
+    def _ask(self, held: Position, *, wait_seconds: float) -> tuple[Position, dict[str, Any], float]:
+        names = self._interest.asked_topics
+        document, age_seconds = self._client.follow(
+            held,
+            topics=None if names is None else ",".join(names),
+            pattern=self._interest.pattern,
+            wait_seconds=wait_seconds,
+            silence_seconds=max(1.0, self._silence_seconds - _WAIT_SECONDS),
+        )
+        return held, document, age_seconds
+
+    def _take(self, held: Position, document: dict[str, Any], age_seconds: float) -> None:
+        """Take in an answer to a question from `held`; one that was overtaken meanwhile is dropped."""
+        position = decode_position(document)
+        now = self._clock.monotonic()
+        with self._lock:
+            overtaken = position.epoch == self._held.epoch and position.version < self._held.version
+            if overtaken or (document.get("since") and held != self._held):
+                return
+            view = decode_view(
+                document, held=self._service_view, interest=self._interest, version=0, age_seconds=age_seconds
+            )
+            problem = self._problem(view, document)
+            self._held, self._service_view = position, view
+            if problem:
+                self._steady_since = float("inf")
+                if self._mode is Mode.NOBODY:
+                    self._put(view, Mode.NOBODY, now)
+            else:
+                self._steady_since = min(self._steady_since, now)
+                self._usable_at = now
+                self._show(self._choice(now))
+        self._complain(problem)
+
+    def _problem(self, view: FeedView, document: Mapping[str, Any]) -> str:
+        """Say why a view of the service cannot be used, or nothing."""
+        if not covers(document, self._interest):
+            return "it does not follow all topics wanted here; extend `topics` or `topic_pattern` of that service"
+        if not view.generation:
+            return f"it has no view yet: {view.sentence}"
+        expected = self._cluster_id or (self._view.cluster_id if self._mode is not Mode.NOBODY else None)
+        if expected is not None and view.cluster_id != expected:
+            return f"it follows cluster {view.cluster_id}, not {expected}"
+        return ""
+
+    def _not_heard(self, why: str) -> None:
+        with self._lock:
+            self._steady_since = float("inf")
+            self._held, self._service_view = Position(), None
+        self._complain(why)
+
+    def _complain(self, why: str) -> None:
+        """Log each new trouble with the service once, and its end."""
+        if why != self._complaint:
+            self._complaint = why
+            if why:
+                _log.warning("service_unusable", url=self._client.url, reason=why, consequence="looking for ourselves")
+            else:
+                _log.info("service_usable", url=self._client.url)
+
+    # -- the own loop -------------------------------------------------------------------------------------------
+
+    def _hand_on(self) -> None:
+        """Begin the own loop when it is time, show what it sees, end it when the service is back."""
+        version = -1
+        while not self._stopping.wait(0 if self._own is not None else _STEP_SECONDS):
+            now = self._clock.monotonic()
+            silent = now - max(self._usable_at, self._began)
+            if self._own is None:
+                version = -1
+                if silent <= self._silence_seconds:
+                    continue
+            view = self._own_loop().wait(version, _STEP_SECONDS)
+            version = view.version
+            self._show_own(view)
+
+    def _own_loop(self) -> SourceFeed:
+        """Return the own loop, begun where it was not.
+
+        Raises:
+            StateError: its state is held by another process.
+        """
+        with self._lock:
+            if self._own is None:
+                learned = dict.fromkeys((*self._bootstrap, *self._view.bootstrap))
+                self._own = self._make_own_loop(tuple(learned))
+                _log.warning("own_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
+            own = self._own
+        own.start()
+        return own
+
+    def _show_own(self, view: FeedView) -> None:
+        ended: SourceFeed | None = None
+        now = self._clock.monotonic()
+        with self._lock:
+            self._own_view = view
+            self._show(self._choice(now))
+            if self._mode is Mode.SERVICE and now - self._usable_at <= self._silence_seconds:
+                ended, self._own, self._own_view = self._own, None, None
+        if ended is not None:
+            _log.info("own_loop_ends", service=self._client.url)
+            ended.stop()
+
+    # -- what is shown ------------------------------------------------------------------------------------------
+
+    def _choice(self, now: float) -> Mode:
+        heard = Heard(
+            service_silent_seconds=now - self._usable_at,
+            service_steady_seconds=max(0.0, now - self._steady_since),
+            own_loop_usable=self._own_view is not None and self._is_enough(self._own_view),
+        )
+        return choose(self._mode, heard, silence_seconds=self._silence_seconds, return_seconds=self._return_seconds)
+
+    def _is_enough(self, view: FeedView) -> bool:
+        """Tell whether the own loop knows as much as was shown: a good view is never replaced by a smaller one."""
+        return view.generation > 0 and self._view.partitions.keys() <= view.partitions.keys()
+
+    def _show(self, mode: Mode) -> None:
+        """Show the view of a mode; the lock is held."""
+        view = self._service_view if mode is Mode.SERVICE else self._own_view if mode is Mode.OWN_LOOP else None
+        if view is None:
+            if self._mode is Mode.NOBODY and self._own_view is not None:
+                self._put(self._own_view, Mode.NOBODY, self._clock.monotonic())
+            return
+        if mode is not self._mode:
+            _log.info("view_shown", of=mode.value, service=self._client.url, generation=view.generation)
+        self._put(view, mode, self._clock.monotonic())
+
+    def _put(self, view: FeedView, mode: Mode, now: float) -> None:
+        """Number the view in our own count: service and own loop each have theirs."""
+        real = (mode, self._held.epoch if mode is Mode.SERVICE else "", view.generation)
+        grown = self._view.generation + (real != self._generations) if view.generation else 0
+        self._generations = real
+        self._mode = mode
+        self._shown_at = now
+        self._view = replace(
+            view, version=self._view.version + 1, generation=Generation(max(grown, self._view.generation))
+        )
+        self._lock.notify_all()
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        """Claim the id before anything else: two queries under one id would write over each other's state."""
+        deadline = self._clock.monotonic() + _OWNER_SECONDS
+        while True:
+            try:
+                self._client.report(self._consumer_id, self._document())
+            except ConsumerIdTakenError as error:
+                if self._clock.monotonic() >= deadline:
+                    text = f"sourceId {self._consumer_id!r}: {error}"
+                    raise StateError(text) from error
+                self._stopping.wait(_RETRY_SECONDS)
+            except DiscoveryError:
+                return  # the service is not there: then the state folder's lock decides
+            else:
+                return
+
+    def _report(self) -> None:
+        while not self._stopping.is_set():
+            self._quietly(lambda: self._client.report(self._consumer_id, self._document()))
+            self._report_now.wait(_REPORT_SECONDS)
+            self._report_now.clear()
+            self._stopping.wait(_RETRY_SECONDS)
+
+    def _document(self) -> dict[str, Any]:
+        with self._lock:
+            parked = {tp: one.parked_reason for tp, one in self._view.partitions.items() if one.parked_reason}
+            acked = self._acked
+        return {
+            "instance": self._instance,
+            "kind": "spark",
+            "isolation_level": self._interest.isolation.value,
+            "positions": _nested(self._positions),
+            "parked": _nested(parked),
+            "bootstrap_servers": [str(address) for address in self._bootstrap],
+            **acked,
+        }
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _either(
+        self, service: Callable[[float], _T], own_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
+    ) -> _T:
+        """Ask the service, and the own loop where that one is silent, within one budget."""
+        began = self._clock.monotonic()
+        if self._mode is not Mode.OWN_LOOP:
+            try:
+                return service(timeout_seconds / 2)
+            except ServiceSilentError as error:
+                _log.info("service_silent", error=str(error), consequence="the own loop is asked")
+        left = max(0.1, timeout_seconds - (self._clock.monotonic() - began))
+        return own_loop(self._own_loop(), left)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Keep a thread at its work whatever happens: the last view must not freeze unnoticed."""
+        while not self._stopping.is_set():
+            try:
+                work()
+            except DiscoveryError as error:
+                _log.warning("retrying", error=str(error))
+            except Exception:  # noqa: BLE001 - told under the phrase that tests look for
+                if not self._stopping.is_set():
+                    _log.exception("bug", sentence=BUG_PHRASE)
+            self._stopping.wait(1.0)
+
+    def _quietly(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (DiscoveryError, RuntimeError) as error:  # httpx raises RuntimeError once it is closed
+            _log.debug("not_reported", error=str(error))
+
+
+def _nested(values: Mapping[TopicPartition, _T]) -> dict[str, dict[str, _T]]:
+    nested: dict[str, dict[str, _T]] = {}
+    for tp, value in values.items():
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = value
+    return nested
+
+
+def _flat(told: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(TopicName(t), int(p)): value for t, ps in told.items() for p, value in ps.items()}
