@@ -137,6 +137,10 @@ class PartitionFeed(Protocol):
         """Say that this generation is in use."""
         ...
 
+    def report(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Say where the reader stands, for whoever looks after its lag; from memory."""
+        ...
+
     def stop(self) -> None:
         """Stop the work and release files and sockets; blocks <= 5 s; a second call does nothing."""
         ...

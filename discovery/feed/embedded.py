@@ -111,6 +111,8 @@ class EmbeddedFeed:
         self._cycle: Cycle | None = None
         self._supervisor: Supervisor | None = None
         self._calls: ThreadedCalls | None = None
+        self.positions: Mapping[TopicPartition, int] = {}
+        """Where its follower said it stands."""
         self.acked_generation = Generation(0)
         """The newest generation its follower said it uses."""
 
@@ -205,6 +207,10 @@ class EmbeddedFeed:
     def ack(self, generation: Generation) -> None:
         """See `PartitionFeed.ack`."""
         self.acked_generation = generation
+
+    def report(self, positions: Mapping[TopicPartition, int]) -> None:
+        """See `PartitionFeed.report`."""
+        self.positions = positions
 
     def stop(self) -> None:
         """See `PartitionFeed.stop`."""

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,18 @@ AGE_HEADER = "Kafka-Discovery-Age-Seconds"
 _CONNECT_SECONDS = 1.0
 _CONFLICT, _UNAVAILABLE, _UNAUTHORIZED = 409, 503, 401
 _MAX_BYTES = 256 * 1024 * 1024
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"discoveryTokenFile: {path} cannot be read: {error}") from error
 
 
 class ServiceSilentError(DiscoveryError):

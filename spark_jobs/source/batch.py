@@ -15,7 +15,7 @@ from discovery.fetch import FetchRange, FetchSettings, fetch
 from spark_jobs.source.border import crossing
 from spark_jobs.source.bounded import fresh_view, longest_wait_seconds
 from spark_jobs.source.bounds import ENDING, STARTING, Bound, BoundNames, ByTimestamp, option_of
-from spark_jobs.source.feeds import FeedFactory, embedded_feed
+from spark_jobs.source.feeds import FeedFactory, chosen_feed
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pack import Task, led_ranges, pack
@@ -40,7 +40,7 @@ class BatchPartition(InputPartition):
 class KafkaDiscoveryReader(DataSourceReader):
     """Plans one batch read over a feed that lives no longer than the planning. Pickled in its constructor state."""
 
-    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = embedded_feed) -> None:
+    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed) -> None:
         """Keep the options; no I/O, no thread."""
         # A stream of the same name may run and hold its state: a batch read leaves nothing behind that needs a name.
         self._options = replace(options, source_id=None)

@@ -1,5 +1,6 @@
 """Which feed a reader follows."""
 
+from dataclasses import replace
 from typing import Protocol
 
 from discovery.config.logs import configure_logging
@@ -25,6 +26,34 @@ class FeedFactory(Protocol):
     def __call__(self, options: SourceOptions) -> SourceFeed:
         """Build it, unstarted."""
         ...
+
+
+def chosen_feed(options: SourceOptions) -> SourceFeed:
+    """Build the feed that the options ask for: one that follows a service, or an own loop.
+
+    Raises:
+        ConfigError: the service's address is none, or its token cannot be read.
+
+    Runs: Spark's driver-side source runner; reads the token file, no other I/O.
+    """
+    return embedded_feed(options) if options.discovery_url is None else service_feed(options, options.discovery_url)
+
+
+def service_feed(options: SourceOptions, url: str) -> SourceFeed:
+    """Build a feed that follows a service, with an own loop in reserve. See `chosen_feed`."""
+    configure_logging(as_json=False)
+    from discovery.feed.service_client import ServiceClient, read_token  # noqa: PLC0415 - as below
+    from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
+
+    token = read_token(options.discovery_token_file) if options.discovery_token_file is not None else None
+    return SidecarFeed(
+        ServiceClient(url, cluster=options.discovery_cluster, token=token),
+        bootstrap=options.bootstrap,
+        interest=options.interest,
+        own_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),
+        consumer_id=options.source_id,
+        cluster_id=options.cluster_id,
+    )
 
 
 def embedded_feed(options: SourceOptions) -> SourceFeed:

@@ -52,6 +52,9 @@ KNOWN = (
     "stateDir",
     "sourceId",
     "clusterId",
+    "discoveryUrl",
+    "discoveryCluster",
+    "discoveryTokenFile",
     "groupIdPrefix",
     "fetchEngine",
     "fetchMaxMemory",
@@ -97,6 +100,10 @@ class SourceOptions:
     cuts: CutOptions | None = None
     """None: nothing is cut."""
     cluster_id: ClusterId | None = None
+    discovery_url: str | None = None
+    """A service to follow; None: an own loop."""
+    discovery_cluster: str = "default"
+    discovery_token_file: Path | None = None
     group_id_prefix: str = "spark-kafka-discovery"
     fetch_engine: str = "auto"
     fetch_max_memory_bytes: int = 64 << 20
@@ -156,6 +163,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         state_dir=_optional(given, "stateDir", _folder),
         source_id=_optional(given, "sourceId", _name),
         cuts=parse_cut_options(given),
+        discovery_url=_optional(given, "discoveryUrl", _url),
+        discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
+        discovery_token_file=_optional(given, "discoveryTokenFile", _folder),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
@@ -304,6 +314,12 @@ def _one_of(option: str, text: str, values: tuple[str, ...]) -> str:
     if lowered not in values:
         raise ConfigError(f"{option}: {text!r} is not one of {', '.join(values)}")
     return lowered
+
+
+def _url(option: str, text: str) -> str:
+    if not re.fullmatch(r"https?://[^/?#@\s]+/?", text.strip()):
+        raise ConfigError(f"{option}: {text!r} is no address of a service; write http://127.0.0.1:9463")
+    return text.strip().rstrip("/")
 
 
 def _folder(option: str, text: str) -> Path:

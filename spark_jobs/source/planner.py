@@ -218,6 +218,7 @@ class Planner:
             self._asked = asked
             self._stands(start)
             self._ack(view)
+            self.feed.report(self._parse(start))
         return same_or(start, self._answered)
 
     def _plan(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:

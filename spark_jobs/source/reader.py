@@ -19,7 +19,7 @@ from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
 from spark_jobs.source.arbiter import TcpArbiter, Ticket
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
-from spark_jobs.source.feeds import FeedFactory, embedded_feed, opened_cuts
+from spark_jobs.source.feeds import FeedFactory, chosen_feed, opened_cuts
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
 
@@ -63,7 +63,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     the life of the query, and one that travels to the workers, of which only `read` is called.
     """
 
-    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = embedded_feed) -> None:
+    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed) -> None:
         """Keep the options; no I/O, no thread."""
         self._options = options
         self._feed_factory = feed_factory

@@ -111,6 +111,14 @@ ROWS = (
     Row("cutLedgerTopic", "__kafka_discovery_cuts", "new", "The ledger's topic; made when it is not there."),
     Row("coordinatorHost", "spark.driver.host", "new", "Where workers reach the driver to ask how far a batch goes."),
     Row("coordinatorPort", "any free port", "new", "The port for that; name it where a firewall stands between."),
+    Row(
+        "discoveryUrl",
+        "an own loop",
+        "new",
+        "A `kafka-discovery serve` to follow, `http://127.0.0.1:9463`; an own loop takes over while it is silent.",
+    ),
+    Row("discoveryCluster", "`default`", "new", "The cluster's name at that service; `default` is its only one."),
+    Row("discoveryTokenFile", "no token", "new", "File with the token that a service beyond loopback asks for."),
     Row("clusterId", "found by vote", "new", "The right cluster; addresses that lead elsewhere are rejected."),
     Row(
         "fetchEngine",

@@ -129,6 +129,9 @@ class ScriptedFeed:
             raise KafkaUnreachableError("no leader told an offset")
         return {tp: self.by_time[tp] for tp in wanted if tp in self.by_time}
 
+    def report(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.positions = positions
+
     def ack(self, generation: Generation) -> None:
         self.acked.append(generation)
 

@@ -24,7 +24,11 @@ INF = float("inf")
     ],
 )
 def test_given_what_was_heard_when_chosen_then_the_service_leads_and_a_silent_one_is_replaced_only_by_a_usable_view(
-    mode: Mode, silent: float, steady: float, own_usable: bool, expected: Mode
+    mode: Mode,
+    silent: float,
+    steady: float,
+    own_usable: bool,  # noqa: FBT001 - pytest passes it by name
+    expected: Mode,
 ) -> None:
     heard = Heard(service_silent_seconds=silent, service_steady_seconds=steady, own_loop_usable=own_usable)
     assert choose(mode, heard, silence_seconds=3.0, return_seconds=2.0) is expected

@@ -116,3 +116,16 @@ def test_given_a_duration_as_spark_writes_it_when_parsed_then_it_is_seconds(text
 def test_given_no_duration_when_parsed_then_it_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match='write a number with a unit, like "10s"'):
         parse_duration(text, option="x")
+
+
+@pytest.mark.parametrize("text", ["localhost:9463", "http://", "http://h:1/path", "http://user@h:1", "ftp://h", "h t"])
+def test_given_a_service_address_that_is_none_when_parsed_then_the_error_shows_one(text: str) -> None:
+    with pytest.raises(ConfigError, match="write http:"):
+        parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "discoveryUrl": text})
+
+
+def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept() -> None:
+    given = {"discoveryUrl": "http://h:1/", "discoveryCluster": "main", "discoveryTokenFile": "/run/token"}
+    options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t", **given})
+    assert (options.discovery_url, options.discovery_cluster) == ("http://h:1", "main")
+    assert str(options.discovery_token_file) == "/run/token"

@@ -95,6 +95,8 @@ def test_given_no_document_of_ours_when_read_then_it_is_refused() -> None:
     ],
 )
 def test_given_what_a_service_follows_when_compared_then_it_is_known_whether_it_suffices(
-    scope: dict[str, object], interest: Interest, covered: bool
+    scope: dict[str, object],
+    interest: Interest,
+    covered: bool,  # noqa: FBT001 - pytest passes it by name
 ) -> None:
     assert covers({"scope": scope}, interest) is covered
