@@ -40,6 +40,7 @@ def spark_session(cores: int = 2, *, native: bool = False) -> Iterator[SparkSess
         SparkSession.builder.master(f"local[{cores}]")
         .appName("benchmark")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")

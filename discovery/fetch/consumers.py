@@ -13,7 +13,7 @@ from discovery.fetch.tuning import Limits, complete, limits_of
 
 _INTRODUCE_SECONDS = 1.0
 _WORTH_KEEPING_ROWS = 10_000
-_FIRST_ROWS = 500
+_FIRST_ROWS = 100
 
 _DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _UNKNOWN_TOPIC = frozenset(

@@ -31,25 +31,37 @@ _INSISTED = {
 }
 
 
+_OP_BYTES = 400
+"""What librdkafka keeps for each message besides its key and value."""
+_LEAST_ANSWER_BYTES = 1_000_000
+"""librdkafka's own least for `fetch.max.bytes`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Shares of `max_memory_bytes`."""
 
-    queue_kbytes: int
-    """What is prefetched; librdkafka looks at it before it asks, so one answer may come on top."""
+    queue_bytes: int
+    queue_messages: int
+    """What is prefetched; librdkafka looks at both before it asks, so an answer of each leader may come on top."""
     answer_bytes: int
-    """What one answer of a broker may bring."""
+    """What one answer of a broker may bring; small messages take up several times as much when they are unpacked."""
     batch_bytes: int
     """One Arrow batch; for a moment the messages it was made of and Spark's copy lie beside it."""
 
 
 def limits_of(settings: FetchSettings) -> Limits:
-    """Share a worker's memory out: half is prefetched, a quarter is one answer, the rest the batch and its copies.
+    """Share a worker's memory out, so that small messages and large ones, of a few leaders, find room.
 
     Runs: anywhere (pure).
     """
     memory = settings.max_memory_bytes
-    return Limits(queue_kbytes=max(memory // 2 >> 10, 1), answer_bytes=memory // 4, batch_bytes=memory // 4)
+    return Limits(
+        queue_bytes=memory // 4,
+        queue_messages=max(memory // 4 // _OP_BYTES, 1),
+        answer_bytes=max(memory // 16, _LEAST_ANSWER_BYTES),
+        batch_bytes=memory // 16,
+    )
 
 
 def complete(client_options: Mapping[str, str], limits: Limits) -> dict[str, str]:
@@ -58,7 +70,8 @@ def complete(client_options: Mapping[str, str], limits: Limits) -> dict[str, str
     Runs: anywhere (pure).
     """
     derived = {
-        "queued.max.messages.kbytes": str(limits.queue_kbytes),
-        "fetch.max.bytes": str(max(limits.answer_bytes, 1_000_000)),
+        "queued.max.messages.kbytes": str(max(limits.queue_bytes >> 10, 1)),
+        "queued.min.messages": str(limits.queue_messages),
+        "fetch.max.bytes": str(limits.answer_bytes),
     }
     return {**_DEFAULTS, **derived, **client_options, **_INSISTED}

@@ -1,0 +1,90 @@
+"""What a worker holds stays bounded: memory whatever the number of partitions, threads and descriptors over tasks."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks.worker_memory import measure
+from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.fetch import FetchRange, FetchSettings, fetch
+from discovery.fetch.cache import close_all
+from discovery.localkafka.cluster import LocalKafka
+from tests.fakes.mock_cluster import MockCluster
+from tests.support import eventually
+
+ROUNDS, PARTITIONS, ROWS = 200, 6, 5
+
+
+@pytest.fixture(autouse=True)
+def _closed_consumers() -> Iterator[None]:
+    yield
+    close_all()
+
+
+def held() -> tuple[int, int]:
+    """Count this process's threads and descriptors."""
+    task, fd = (len(list(Path("/proc/self", name).iterdir())) for name in ("task", "fd"))
+    return task, fd
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_given_leaders_that_move_when_many_tasks_read_then_neither_threads_nor_descriptors_grow(
+    engine: str, topic_name: str
+) -> None:
+    with MockCluster(3) as mock:
+        mock.call("topic_create", topic_name, PARTITIONS, 3)
+        producer = Producer({"bootstrap.servers": mock.bootstrap_servers, "log_level": 0})
+        for number in range(ROUNDS * PARTITIONS * ROWS):
+            producer.produce(topic_name, str(number), partition=number % PARTITIONS)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        brokers = parse_bootstrap_servers(mock.bootstrap_servers)
+        settings = FetchSettings(engine=engine, client_options={"topic.metadata.refresh.interval.ms": "200"})
+        early = most = (0, 0)
+        for round_ in range(ROUNDS):
+            if round_ % 10 == 0:
+                mock.call("partition_set_leader", topic_name, round_ // 10 % PARTITIONS, 1 + round_ // 10 % 3)
+            ranges = [
+                FetchRange(
+                    topic_partition=TopicPartition(TopicName(topic_name), partition),
+                    start_offset=round_ * ROWS,
+                    end_offset=(round_ + 1) * ROWS,
+                )
+                for partition in range(PARTITIONS)
+            ]
+            read = sum(batch.num_rows for batch in fetch(ranges, brokers, settings, on_waiting=print))
+            assert read == ROWS * PARTITIONS
+            most = max(most, held())
+            if round_ == ROUNDS // 4:
+                early, most = most, (0, 0)
+        assert most[0] <= early[0] + 1
+        assert most[1] <= early[1] + 2
+        before = {thread.name for thread in threading.enumerate()}
+        close_all()
+        eventually(lambda: held()[0] < early[0], 10, f"the end of the client's threads ({before})")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_given_few_or_many_partitions_when_the_taker_is_slow_then_a_worker_stays_within_its_memory(
+    kafka_cluster: LocalKafka, topic_name: str, engine: str
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+    for partitions in (10, 300):
+        topic = f"{topic_name}-{partitions}"
+        kafka_cluster.create_topic(topic, partitions, replication_factor=1)
+        for number in range(300_000):
+            while True:
+                try:
+                    producer.produce(topic, b"x" * 200, partition=number % partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(60) == 0
+        found = measure(kafka_cluster.bootstrap_servers, topic, engine, 16, 0.05)
+        assert found["rows"] == 300_000
+        # Above the bound: what the allocator keeps, and what a client needs for its partitions and threads.
+        assert found["peak_above_mib"] <= 16 + 40

@@ -1,0 +1,183 @@
+"""A worker's consumer on a scripted client: it moves only what has to move, and is kept from task to task."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+import pytest
+
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import BrokerAddress, TopicName, TopicPartition
+from discovery.fetch import FetchSettings
+from discovery.fetch.cache import close_all, give_back, take
+from discovery.fetch.client import OnError, Piece, TopicAnswer
+from discovery.fetch.consumers import CachedConsumer
+from discovery.fetch.tuning import complete, limits_of
+
+P0, P1 = (TopicPartition(TopicName("t"), partition) for partition in range(2))
+BROKERS = (BrokerAddress("b1", 9092),)
+OTHERS = (BrokerAddress("b2", 9092),)
+AUTH, ALL_DOWN, DENIED = -169, -187, 29
+
+
+class ScriptedClient:
+    """See `Client`; notes what it is told."""
+
+    made: list["ScriptedClient"]
+
+    def __init__(
+        self, client_options: Mapping[str, str], brokers: tuple[BrokerAddress, ...], *, headers: bool, on_error: OnError
+    ) -> None:
+        self.options, self.brokers, self.on_error = dict(client_options), brokers, on_error
+        self.log: list[str] = []
+        self.pieces: list[Piece] = []
+        self.asked_rows: list[int] = []
+        self.ends: dict[TopicPartition, int] = {}
+        self.answer: TopicAnswer | None = TopicAnswer(frozenset({0, 1}))
+        self.made.append(self)
+
+    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
+        self.log += [f"assign {tp} {at}" for tp, at in starts.items()]
+
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
+        self.log += [f"unassign {tp}" for tp in partitions]
+
+    def read(self, ends: Mapping[TopicPartition, int], max_rows: int, timeout_seconds: float) -> Piece:
+        self.asked_rows.append(max_rows)
+        return self.pieces.pop(0)
+
+    def topic(self, topic: TopicName, timeout_seconds: float) -> TopicAnswer | None:
+        return self.answer
+
+    def watermarks(self, tp: TopicPartition, timeout_seconds: float) -> tuple[int, int] | None:
+        return None
+
+    def known_end(self, tp: TopicPartition) -> int | None:
+        return self.ends.get(tp)
+
+    def close(self) -> None:
+        self.log.append("close")
+
+
+@pytest.fixture(autouse=True)
+def _no_clients() -> Iterator[None]:
+    ScriptedClient.made = []
+    yield
+    close_all()
+
+
+def consumer(settings: FetchSettings | None = None) -> tuple[CachedConsumer, ScriptedClient]:
+    made = CachedConsumer(settings or FetchSettings(), BROKERS, ScriptedClient)
+    return made, ScriptedClient.made[-1]
+
+
+def rows_of(count: int, row_bytes: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([b"x" * row_bytes] * count, pa.binary())})
+
+
+def test_given_a_stream_that_stands_there_when_aimed_then_it_is_not_touched() -> None:
+    ours, client = consumer()
+    ours.aim({P0: 0, P1: 5})
+    client.pieces.append(Piece(reached={P0: 10}, heard=True))
+    ours.read({P0: 10}, None, 0.0)
+    client.log.clear()
+    ours.aim({P0: 10, P1: 5})
+    assert client.log == []
+    ours.aim({P0: 10, P1: 7})
+    assert client.log == ["unassign t-1", "assign t-1 7"]
+
+
+def test_given_a_failed_partition_when_aimed_again_at_its_position_then_it_is_moved_all_the_same() -> None:
+    ours, client = consumer()
+    ours.aim({P0: 3})
+    client.log.clear()
+    ours.aim_again(P0, 3)
+    assert client.log == ["unassign t-0", "assign t-0 3"]
+
+
+def test_given_a_backlog_when_a_task_ends_then_only_that_stream_goes_on() -> None:
+    ours, client = consumer()
+    ours.aim({P0: 0, P1: 0})
+    client.ends = {P0: 1_000_000, P1: 100}
+    client.pieces.append(Piece(reached={P0: 100, P1: 100}, heard=True))
+    ours.read({}, None, 0.0)
+    client.log.clear()
+    ours.rest()
+    assert client.log == ["unassign t-1"]
+    assert ours.positions == {P0: 100}
+
+
+def test_given_large_records_when_they_were_seen_then_fewer_are_asked_for() -> None:
+    ours, client = consumer(FetchSettings(max_memory_bytes=64 << 20))
+    client.pieces = [Piece(batch=rows_of(10, 100_000), heard=True), Piece(), Piece(), Piece()]
+    for missing in (None, None, 7, 0):
+        ours.read({}, missing, 0.0)
+    assert client.asked_rows == [100, 41, 7, 1]
+
+
+def test_given_errors_when_something_comes_then_they_are_forgotten() -> None:
+    ours, client = consumer()
+    client.on_error(AUTH, "no")
+    client.on_error(ALL_DOWN, "down")
+    assert ours.failure is not None
+    assert ours.failure.kind is FailureKind.AUTH
+    client.pieces = [Piece(), Piece(heard=True)]
+    states = [ours.all_down]
+    for _ in range(2):
+        ours.read({}, None, 0.0)
+        states.append(ours.all_down and ours.failure is not None)
+    assert states == [True, True, False]
+
+
+def test_given_answers_about_a_topic_when_asked_then_a_denial_is_an_error_and_silence_says_nothing() -> None:
+    ours, client = consumer()
+    assert ours.exists(P1, 1.0) is True
+    client.answer = TopicAnswer(frozenset({0}))
+    assert ours.exists(P1, 1.0) is False
+    client.answer = TopicAnswer(frozenset(), 3, "unknown topic")
+    assert ours.exists(P1, 1.0) is False
+    client.answer = TopicAnswer(frozenset(), 5, "leader not available")
+    assert ours.exists(P1, 1.0) is None
+    client.answer = None
+    assert ours.exists(P1, 1.0) is None
+    client.answer = TopicAnswer(frozenset(), DENIED, "denied")
+    with pytest.raises(GatewayError, match="t-1: denied; grant this user READ on the topic"):
+        ours.exists(P1, 1.0)
+
+
+def test_given_the_same_settings_when_taken_again_then_the_list_of_brokers_does_not_matter() -> None:
+    settings = FetchSettings()
+    first = take(settings, BROKERS, ScriptedClient)
+    give_back(first)
+    assert take(settings, OTHERS, ScriptedClient) is first
+    give_back(first)
+    assert take(FetchSettings(client_options={"client.id": "x"}), BROKERS, ScriptedClient) is not first
+    assert take(FetchSettings(engine="python"), BROKERS, ScriptedClient) is not first
+
+
+def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_list_then_it_starts_over() -> None:
+    first = take(FetchSettings(), BROKERS, ScriptedClient)
+    first.aim({P0: 4})
+    ScriptedClient.made[-1].on_error(ALL_DOWN, "down")
+    ScriptedClient.made[-1].ends = {P0: 1_000_000}
+    give_back(first)
+    assert take(FetchSettings(), OTHERS, ScriptedClient) is first
+    assert ScriptedClient.made[0].log[-1] == "close"
+    assert ScriptedClient.made[1].brokers == OTHERS
+    assert first.positions == {}
+
+
+def test_given_many_configurations_when_given_back_then_the_oldest_is_closed() -> None:
+    for number in range(6):
+        give_back(take(FetchSettings(batch_rows=number + 1), BROKERS, ScriptedClient))
+    assert [client.log for client in ScriptedClient.made] == [["close"], ["close"], [], [], [], []]
+
+
+@pytest.mark.parametrize("mebibytes", [8, 64, 4096])
+def test_given_a_bound_when_shared_out_then_the_shares_of_two_leaders_fit_in(mebibytes: int) -> None:
+    memory = mebibytes << 20
+    limits = limits_of(FetchSettings(max_memory_bytes=memory))
+    assert limits.queue_bytes + 2 * limits.answer_bytes + 2 * limits.batch_bytes <= memory
+    options = complete({"fetch.max.bytes": "7", "enable.auto.commit": "true"}, limits)
+    assert options["fetch.max.bytes"] == "7"
+    assert options["enable.auto.commit"] == "false"
+    assert options["queued.max.messages.kbytes"] == str(limits.queue_bytes // 1024)
