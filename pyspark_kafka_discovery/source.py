@@ -29,6 +29,7 @@ _COLUMNS = (
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 )
+_FIXED = "schema: the columns of kafka-discovery are fixed; remove .schema(...)"
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 )
@@ -56,21 +57,20 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of one batch read; no I/O."""
-        self._refuse_other(schema)
         with crossing():
+            if schema != self.schema():
+                raise ConfigError(_FIXED)
             check_batch(self._parsed)
         return KafkaDiscoveryReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Make the reader of a streaming query; no I/O."""
-        self._refuse_other(schema)
-        with crossing():
+        refusal = None if schema == self.schema() else _FIXED
+        try:
             check_stream(self._parsed)
-        return KafkaDiscoveryStreamReader(self._parsed)
-
-    def _refuse_other(self, schema: StructType) -> None:
-        if schema != self.schema():
-            raise one_line(ConfigError("schema: the columns of kafka-discovery are fixed; remove .schema(...)"))
+        except ConfigError as error:
+            refusal = str(error)
+        return KafkaDiscoveryStreamReader(self._parsed, refusal=refusal)
 
 
 def _parse(options: Mapping[str, str]) -> SourceOptions:

@@ -1,5 +1,6 @@
 """Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker."""
 
+import logging
 import threading
 from collections.abc import Generator, Iterator
 
@@ -24,6 +25,17 @@ def _nothing_left_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     eventually(lambda: not _strangers(before), 5, f"the end of threads left behind ({_strangers(before)})")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undo what a command that sets up logging did to this process: caplog sees only loggers that propagate."""
+    loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery", "spark_jobs")]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:

@@ -17,7 +17,7 @@ from spark_jobs.source.bounded import fresh_view, longest_wait_seconds
 from spark_jobs.source.bounds import ENDING, STARTING, Bound, BoundNames, ByTimestamp, option_of
 from spark_jobs.source.feeds import FeedFactory, chosen_feed
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
-from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.options import SourceOptions, batch_notes
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import describe
 from spark_jobs.source.reader import fetch_settings, say_notes, started_feed, with_open_stores
@@ -43,7 +43,7 @@ class KafkaDiscoveryReader(DataSourceReader):
     def __init__(self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed) -> None:
         """Keep the options; no I/O, no thread."""
         # A stream of the same name may run and hold its state: a batch read leaves nothing behind that needs a name.
-        self._options = replace(options, source_id=None)
+        self._options = replace(options, source_id=None, notes=(*options.notes, *batch_notes(options)))
         self._feed_factory = feed_factory
 
     def partitions(self) -> list[InputPartition]:
@@ -99,7 +99,8 @@ def plan_batch(
     _refuse_backward(first, last, options)
     # No partition waits for another one's leader here, so unlike in a stream a leader's partitions may share all slots.
     ranges = led_ranges(first, last, {}, {tp: tp for tp in last})
-    return pack(ranges, min_partitions=options.min_partitions), view.bootstrap
+    least, most = options.min_partitions, options.max_records_per_partition
+    return pack(ranges, min_partitions=least, max_records=most), view.bootstrap
 
 
 def _resolved(feed: SourceFeed, options: SourceOptions, clock: Clock) -> tuple[Offsets, Offsets, FeedView]:

@@ -1,5 +1,8 @@
 """Trigger.AvailableNow: where the query ends, and what it still owes."""
 
+import logging
+from collections.abc import Iterable
+
 from discovery.core.clock import Clock
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import TopicPartition
@@ -9,6 +12,7 @@ from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.plan import describe, unfinished
 from spark_jobs.source.waiting import Patience
 
+_log = logging.getLogger("kafka_discovery.source")
 _LONGEST_WAIT_SECONDS = 60.0
 """How long a bounded run waits for a partition that cannot be read; a shorter `startupTimeout` wins."""
 _REFRESH_SECONDS = 10.0
@@ -77,6 +81,17 @@ class Target:
         self._owed -= found.keys()
         return bool(found)
 
+    def wait_for_debts(self, patience: Patience) -> None:
+        """Give partitions that cannot be read their time; a run of one batch goes on without those that stay so."""
+
+        def paid(_: FeedView) -> bool:
+            self.settle_debts()
+            return not self._owed
+
+        patience.wait(paid, self.wait_seconds)
+        if self._owed:
+            _log.warning("Trigger.Once reads without %s; the next run reads them", self._reasons(sorted(self._owed)))
+
     def missing(self, start: Offsets, *, gone: set[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Return the partitions that are not at their end; those in `gone` never will be."""
         behind = unfinished(start, self.ends, self._feed.view().partitions)
@@ -84,11 +99,15 @@ class Target:
 
     def why_unfinished(self, missing: tuple[TopicPartition, ...]) -> str:
         """Say what could not be read, and what to do."""
-        known = self._feed.view().partitions
-        reasons = [(tp, (known[tp].parked_reason if tp in known else None) or "it is not there") for tp in missing]
         return (
-            f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {describe(reasons)}; "
+            f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {self._reasons(missing)}; "
             "everything else is read; run it again when their leaders are back"
+        )
+
+    def _reasons(self, partitions: Iterable[TopicPartition]) -> str:
+        known = self._feed.view().partitions
+        return describe(
+            (tp, (known[tp].parked_reason if tp in known else None) or "it is not there") for tp in partitions
         )
 
     def _readable_end(self, view: FeedView, tp: TopicPartition) -> int | None:

@@ -11,15 +11,16 @@ _UNITS = {
 _SHAPE = re.compile(r"(\d+)\s*([a-z]+)", re.ASCII)
 
 
-def parse_duration(text: str, *, option: str) -> float:
-    """Return the seconds of a duration.
+def parse_duration(text: str, *, option: str, bare_unit: str | None = None) -> float:
+    """Return the seconds of a duration; a number alone has the unit `bare_unit`, if one is given.
 
     Raises:
         ConfigError: no number with a known unit, or not above zero; names `option`.
 
     Runs: anywhere (pure).
     """
-    match = _SHAPE.fullmatch(text.strip().lower())
+    stripped = text.strip().lower()
+    match = _SHAPE.fullmatch(stripped + (bare_unit or "") if stripped.isdigit() else stripped)
     scale = match and (_UNITS.get(match[2]) or _UNITS.get(match[2].removesuffix("s")))
     if not match or not scale or int(match[1]) == 0:
         raise ConfigError(f'{option}: {text!r} is not a duration above zero; write a number with a unit, like "10s"')

@@ -36,6 +36,15 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 FALLBACK = "startingOffsetsFallback"
 _FALLBACKS = {"error": None, "earliest": EARLIEST, "latest": LATEST}
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
+LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""They shape the batches of a stream."""
+WITHOUT_EFFECT = {
+    "kafkaConsumer.pollTimeoutMs": "a task waits for its leader as long as it takes, and says so",
+    "fetchOffset.numRetries": "offsets come from the discovery loop, which asks again by itself",
+    "fetchOffset.retryIntervalMs": "offsets come from the discovery loop, which asks again by itself",
+    "partition.metadata.cache.ttl.ms": "the discovery loop keeps metadata fresh",
+}
+"""Options that tune how the native source asks again: accepted and told, since nothing is lost without them."""
 KNOWN = (
     *_STRATEGIES,
     *STARTING.all,
@@ -43,8 +52,9 @@ KNOWN = (
     FALLBACK,
     *ENDING.all,
     "commitOffsets",
-    "maxOffsetsPerTrigger",
+    *LIMITS,
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
     "onParked",
@@ -59,17 +69,8 @@ KNOWN = (
     "fetchEngine",
     "fetchMaxMemory",
     *cut_options.NAMES,
+    *WITHOUT_EFFECT,
 )
-NOT_YET = {
-    "minOffsetsPerTrigger": "use a longer trigger interval",
-    "maxTriggerDelay": "use a longer trigger interval",
-    "maxRecordsPerPartition": "use minPartitions",
-    "kafkaConsumer.pollTimeoutMs": "remove it: a task waits for its leader and says so",
-    "fetchOffset.numRetries": "remove it: offsets come from the discovery loop, which retries by itself",
-    "fetchOffset.retryIntervalMs": "remove it: offsets come from the discovery loop, which retries by itself",
-    "partition.metadata.cache.ttl.ms": "remove it: the discovery loop keeps metadata fresh",
-}
-"""Options of the native source that cannot be honoured, each with what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,10 @@ class SourceOptions:
     commit_offsets: bool = False
     """Tell that group where the query stands."""
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_seconds: float = 900.0
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
     on_parked: OnParked = OnParked.CONTINUE
@@ -145,6 +149,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     group = client.librdkafka.get("group.id")
     commit_offsets = _flag("commitOffsets", given.get("commitOffsets", "false"))
     _need_group(group, {f"{STARTING.offsets}=committed": starting == COMMITTED, "commitOffsets=true": commit_offsets})
+    least, most = _optional(given, LIMITS[1], _positive), _optional(given, LIMITS[0], _positive)
+    if least is not None and most is not None and least > most:
+        raise ConfigError(
+            f"{LIMITS[1]}: {least} is more than {LIMITS[0]}={most} allows; lower the one or raise the other"
+        )
     return SourceOptions(
         bootstrap=_bootstrap(given),
         interest=interest,
@@ -154,8 +163,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         group=group,
         commit_offsets=commit_offsets,
         ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
-        max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger", _positive),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_seconds=parse_duration(
+            given.get("maxTriggerDelay", "15m"), option="maxTriggerDelay", bare_unit="ms"
+        ),
         min_partitions=_optional(given, "minPartitions", _positive),
+        max_records_per_partition=_optional(given, "maxRecordsPerPartition", _positive),
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
         include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
         on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
@@ -203,12 +217,30 @@ def check_batch(options: SourceOptions) -> None:
     check_batch_bounds(options.batch_start, options.batch_end)
 
 
+def batch_notes(options: SourceOptions) -> tuple[str, ...]:
+    """Say which options of a stream a batch read does without.
+
+    Runs: driver; no I/O.
+    """
+    given = {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        "sourceId": options.source_id,
+    }
+    return tuple(f"{name} has no effect in a batch read" for name, value in given.items() if value is not None)
+
+
 def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
     notes = [*ignored(given, STARTING), *ignored(given, ENDING)]
     if STRATEGY in given and not {STARTING.timestamp, STARTING.by_timestamp} & given.keys():
         notes.append(f"{STRATEGY} has no effect without {STARTING.timestamp} or {STARTING.by_timestamp}")
     if FALLBACK in given and given.get(STARTING.offsets, "").strip().lower() != "committed":
         notes.append(f"{FALLBACK} has no effect without {STARTING.offsets}=committed")
+    if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
+        notes.append("maxTriggerDelay has no effect without minOffsetsPerTrigger")
+    if "kafka.group.id" in given and "groupIdPrefix" in given:
+        notes.append("groupIdPrefix has no effect: kafka.group.id is given too and goes first")
+    notes += [f"{name} has no effect here: {reason}" for name, reason in WITHOUT_EFFECT.items() if name in given]
     return tuple(notes)
 
 
@@ -234,9 +266,6 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse(raw: str) -> str:
-    for name, remedy in NOT_YET.items():
-        if name.lower() == raw.lower():
-            raise ConfigError(f"{name}: this option of the native source is not supported here; {remedy}")
     candidates = {name.lower(): name for name in (*KNOWN, BOOTSTRAP)}
     near = difflib.get_close_matches(raw.lower(), candidates, n=1, cutoff=0.0)
     raise ConfigError(f"{raw}: unknown option; did you mean {candidates[near[0]]}?")

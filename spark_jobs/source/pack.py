@@ -24,11 +24,14 @@ class LedRange:
 Task = tuple[FetchRange, ...]
 
 
-def pack(ranges: Iterable[LedRange], *, min_partitions: int | None = None) -> tuple[Task, ...]:
+def pack(
+    ranges: Iterable[LedRange], *, min_partitions: int | None = None, max_records: int | None = None
+) -> tuple[Task, ...]:
     """Group ranges into tasks so that one leader's ranges share a task.
 
     A task that waits for a dead leader holds its slot, so one dead leader must not reach two of them. Only
     `min_partitions` asks for more tasks than leaders; then ranges split as Spark's KafkaOffsetRangeCalculator does.
+    So does `max_records`, the most offsets of one task.
 
     Returns:
         0..n tasks without empty ranges; no partition twice in a task.
@@ -38,6 +41,8 @@ def pack(ranges: Iterable[LedRange], *, min_partitions: int | None = None) -> tu
     readable = [led for led in ranges if _size(led.range) > 0]
     if not readable:
         return ()
+    if max_records is not None:
+        return _at_most(max_records, readable, min_partitions or 1)
     groups = _by_leader(readable)
     if min_partitions is not None and min_partitions > len(groups):
         return _at_least(min_partitions, readable, groups)
@@ -86,6 +91,36 @@ def _at_least(min_partitions: int, ranges: list[LedRange], groups: list[list[Led
         groups.remove(heaviest)
         groups.extend(_halves(heaviest))
     return tuple(map(_task, groups))
+
+
+def _at_most(max_records: int, ranges: list[LedRange], min_partitions: int) -> tuple[Task, ...]:
+    """Cut large ranges into even pieces of at most `max_records`; small ones of a leader share tasks."""
+    small = [led for led in ranges if _size(led.range) <= max_records]
+    large = [led for led in ranges if _size(led.range) > max_records]
+    pieces = [piece for led in large for piece in _pieces(led, ceil(_size(led.range) / max_records))]
+    if len(small) + len(pieces) <= min_partitions:
+        return tuple((led.range,) for led in split(small + pieces, min_partitions))
+    tasks = [[piece] for piece in pieces]
+    for group in _by_leader(small):
+        tasks += _filled(group, max_records)
+    while len(tasks) < min_partitions:
+        heaviest = max((task for task in tasks if len(task) > 1), key=_weight)
+        tasks.remove(heaviest)
+        tasks.extend(_halves(heaviest))
+    return tuple(map(_task, tasks))
+
+
+def _filled(group: list[LedRange], max_records: int) -> list[list[LedRange]]:
+    """Fill one task after the other, the smallest ranges first."""
+    tasks: list[list[LedRange]] = []
+    room = 0
+    for led in sorted(group, key=lambda led: _size(led.range)):
+        if _size(led.range) > room:
+            tasks.append([])
+            room = max_records
+        tasks[-1].append(led)
+        room -= _size(led.range)
+    return tasks
 
 
 def _halves(group: list[LedRange]) -> list[list[LedRange]]:

@@ -38,6 +38,8 @@ class Plan:
     end: Offsets
     parked: Mapping[TopicPartition, str] = field(default_factory=dict)
     """Partitions that cannot be read now, each with its reason."""
+    backlog: int = 0
+    """How many offsets could be read, whatever the limit."""
     suspect: bool = False
     """A partition stands outside of what its leader has: look for lost records."""
 
@@ -74,7 +76,8 @@ def plan_end(
     if parked and limits.on_parked is OnParked.HOLD:
         return Plan(end={**start, **(resets or {})}, parked=parked, suspect=suspect)
     ends = split_by_backlog(spans, limits.max_offsets)
-    return Plan(end=merge(start, {**ends, **(resets or {})}), parked=parked, suspect=suspect)
+    backlog = sum(end - begin for begin, end in spans.values())
+    return Plan(end=merge(start, {**ends, **(resets or {})}), parked=parked, backlog=backlog, suspect=suspect)
 
 
 def split_by_backlog(spans: Mapping[TopicPartition, _Span], max_offsets: int | None) -> Offsets:

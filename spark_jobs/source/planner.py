@@ -19,9 +19,10 @@ from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
 from spark_jobs.source.offsets import COMMITTED, LATEST, Offsets, OffsetsJson, parse_offsets, same_or, to_json
 from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.pace import Pace
 from spark_jobs.source.pack import Task, led_ranges, pack
 from spark_jobs.source.plan import Limits, OnParked, describe, plan_end
-from spark_jobs.source.start import existing, first_offsets, is_settled, moves_on, refuse_out_of_range
+from spark_jobs.source.start import existing, first_offsets, is_settled, moving, refuse_out_of_range
 from spark_jobs.source.timestamps import offsets_by_time
 from spark_jobs.source.waiting import Patience
 
@@ -49,7 +50,9 @@ class Planner:
         self._isolation = options.interest.isolation
         self._patience = Patience(feed, options, self._clock)
         self._guard = LossGuard(feed, options, self._clock)
+        self._pace = Pace(options, self._clock)
         self._target: Target | None = None
+        self._one_batch = False
         self._first: OffsetsJson | None = None
         self._begins: OffsetsJson = {}
         self._stood: Mapping[str, Any] | None = None
@@ -72,9 +75,9 @@ class Planner:
     def initial_offsets(self) -> OffsetsJson:
         """Say where a new query begins; the same at every call.
 
-        Spark keeps this nowhere until its first batch is done: a restart before that asks anew. So a start that might
-        be another one by then is only marked here (LATEST for every partition) and told by the first plan, whose
-        batch is empty and stands in Spark's log.
+        Spark keeps this nowhere until its first batch is done: a restart before that asks anew. So where a partition's
+        start might be another one by then it is only marked here (LATEST) and told by the first plan, whose batch is
+        empty and stands in Spark's log.
 
         Raises:
             KafkaUnreachableError: nobody answered within `startupTimeout`; carries a verdict per address.
@@ -84,26 +87,27 @@ class Planner:
         """
         if self._first is None:
             view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-            self._begins = to_json(self._begin(view))
-            marks = to_json(dict.fromkeys(existing(view), LATEST))
-            self._first = marks if moves_on(self.options.stream_start) else self._begins
+            begins, moves = self._begin(view)
+            self._begins = to_json(begins)
+            self._first = to_json({**begins, **dict.fromkeys(moves, LATEST)})
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
 
-    def _begin(self, view: FeedView) -> Offsets:
+    def _begin(self, view: FeedView) -> tuple[Offsets, frozenset[TopicPartition]]:
         start, interest, option = self.options.stream_start, self.options.interest, STARTING.offsets
         if isinstance(start, ByTimestamp):
             option = start.option
             start = offsets_by_time(
                 start, view, self.feed, self._clock, wait_seconds=self.options.startup_timeout_seconds
             )
+        moves = moving(start, existing(view))
         if start == COMMITTED:
             start = self._group_start(view)
         first = first_offsets(view, interest, start, option=option)
         if self.options.fail_on_data_loss and start is self.options.stream_start:
             refuse_out_of_range(first, view, interest, option=option)
-        return first
+        return first, moves
 
     def _group_start(self, view: FeedView) -> Offsets:
         group = self.options.group or ""
@@ -124,6 +128,21 @@ class Planner:
         self._target = Target(self.feed, self.options, self._clock, self._patience)
         self._asked = None
 
+    def fix_once(self) -> None:
+        """Fix the one batch of Trigger.Once: all there is, with some time for partitions that cannot be read now.
+
+        Raises:
+            KafkaUnreachableError: nobody answered within the budget; carries a verdict per address.
+
+        Runs: driver, once; blocks <= `startupTimeout`, then <= 120 s.
+        """
+        # What moves is at its end and has nothing to read; only a group's place must stand in the log before its use.
+        self._one_batch = self.options.stream_start != COMMITTED
+        if self._target is None:
+            self.fix_target()
+        if self._target is not None:
+            self._target.wait_for_debts(self._patience)
+
     def latest_offsets(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         """Say where the next batch ends; the `start` object itself when there is nothing new.
 
@@ -135,7 +154,8 @@ class Planner:
         """
         if self.cuts is not None:
             self.cuts.batch_is_over()
-        end = self._begins if start == self._first != self._begins else self._next_end(start, max_rows)
+        only_begins = start == self._first != self._begins and not self._one_batch
+        end = self._begins if only_begins else self._next_end(start, max_rows)
         if self._target is not None and end is start:
             end = self._wait_for_the_rest(self._target, start, max_rows)
             if end is start and self.committer is not None and not self.committer.flush(_FLUSH_SECONDS):
@@ -203,13 +223,14 @@ class Planner:
         if self.cuts is not None:
             earliest |= self.cuts.known_starts()
         leaders = {tp: p.leader_id for tp, p in view.partitions.items()}
+        least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
-            return pack(led_ranges(first, last, earliest, leaders), min_partitions=self.options.min_partitions)
+            return pack(led_ranges(first, last, earliest, leaders), min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
         self._patience.expect_life(view)
-        asked = (view.version, max_rows, start)
+        asked = (view.version, max_rows, start, self._pace.is_due())
         if asked != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
             self._asked = None
@@ -246,10 +267,14 @@ class Planner:
         if plan.suspect and not resets:
             checked = self._guard.check(start, view, on_reset=self._move_target)
             plan = plan_end(start, checked.view.partitions, self._limits(max_rows), resets=checked.resets)
+            resets = checked.resets
         self._say_parked(plan.parked)
-        end = to_json(plan.end)
+        # A bounded run reads to its target, so there no batch is too small; nor is one that steps over lost records.
+        held_back = self._target is None and not resets and not self._pace.allows(plan.backlog)
+        ends = start if held_back else plan.end
+        end = to_json(ends)
         # The next `start` is this end, as a copy: an equal comparison saves parsing it.
-        self._parsed = (end, plan.end)
+        self._parsed = (end, ends)
         return end
 
     def _move_target(self, tp: TopicPartition, end: int) -> None:

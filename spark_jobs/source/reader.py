@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from discovery.config.material import open_stores
-from discovery.core.errors import BUG_PHRASE, DiscoveryError, StateError
+from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, StateError
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
@@ -26,6 +26,7 @@ from spark_jobs.source.planner import Planner
 _log = logging.getLogger("kafka_discovery.source")
 _RUN = uuid.uuid4().hex[:12]
 """Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""
+_NO_LIMIT_ROWS = 2**63 - 1
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -63,15 +64,26 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     the life of the query, and one that travels to the workers, of which only `read` is called.
     """
 
-    def __init__(self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed) -> None:
-        """Keep the options; no I/O, no thread."""
+    def __init__(
+        self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed, *, refusal: str | None = None
+    ) -> None:
+        """Keep the options; no I/O, no thread.
+
+        Args:
+            options: Checked.
+            feed_factory: Makes the feed when the driver asks for something.
+            refusal: Why there is nothing to read. Told by the first call, because Spark hides what constructors raise.
+        """
         self._options = options
+        self._refusal = refusal
         self._feed_factory = feed_factory
         self._planner: Planner | None = None
 
     # -- driver -------------------------------------------------------------------------------------------------
 
     def _plan(self) -> Planner:
+        if self._refusal is not None:
+            raise ConfigError(self._refusal)
         if self._planner is None:
             self._options = with_open_stores(self._options)
             feed = started_feed(self._feed_factory, self._options)
@@ -90,25 +102,30 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return `maxOffsetsPerTrigger` in Spark's words.
 
+        Never "all available", although there may be no limit: then that can only come from Trigger.Once.
+
         Runs: driver, once per trigger; from memory.
         """
         limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        return ReadMaxRows(_NO_LIMIT_ROWS if limit is None else limit)
 
     # No signature-hiding decorator here: Spark counts the parameters.
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Say how far the next batch reads.
 
         Runs: driver, up to 100 times a second; from memory on a normal trigger. With Trigger.AvailableNow it waits
-        for partitions that cannot be read, and fails when they stay so.
+        for partitions that cannot be read, and fails when they stay so; with Trigger.Once it asks for fresh answers.
         """
+        once = isinstance(limit, ReadAllAvailable)
         try:
+            if once:
+                self._plan().fix_once()
             return cast("dict[str, Any]", self._plan().latest_offsets(start, _rows(limit)))
         except DiscoveryError as error:
             raise one_line(error) from None
         except Exception:
             _log.exception("%s: latestOffset failed; the query goes on from where it stands", BUG_PHRASE)
-            if self._planner is not None and self._planner.available_now:
+            if once or (self._planner is not None and self._planner.available_now):
                 # Here "nothing new" would end the query as a success.
                 raise
             return start
@@ -175,7 +192,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
 
 def _rows(limit: ReadLimit) -> int | None:
-    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
+    return limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT_ROWS else None
 
 
 def _say_waiting(sentence: str) -> None:

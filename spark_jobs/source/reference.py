@@ -1,8 +1,11 @@
 """The options of the source as a reference page, made from the code: `python -m spark_jobs.source.reference`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from spark_jobs.source.options import KNOWN, NOT_YET
+from spark_jobs.source.options import KNOWN, WITHOUT_EFFECT
+
+PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,13 +15,41 @@ class Row:
     name: str
     default: str
     native: str
+    """`same`, `new`, or in which way Spark's own source differs."""
     meaning: str
+    tested_by: tuple[str, ...]
+    """`file::test` below `tests/`; a unit test checks that they exist."""
 
+
+_BATCH = "spark/test_batch.py::test_given_bounds_when_read_at_once_then_both_sources_give_the_same_rows"
+_STARTS = "spark/test_source_options.py::test_given_a_start_when_a_query_begins_then_both_sources_give_the_same_rows"
+_MISTAKES = "unit/test_source_options.py::test_given_a_mistake_when_parsed_then_one_line_names_it"
+
+_CUT = "spark/test_cut.py::test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_ends_without_them_and_they_resume_exactly"  # noqa: E501 - a name
+_TOLD = "unit/test_source_options.py::test_given_options_that_tune_asking_again_when_parsed_then_they_are_told_to_have_no_effect"  # noqa: E501 - a name
 
 ROWS = (
-    Row("subscribe", "", "same", "Topics, separated by commas. Exactly one of the three is required."),
-    Row("subscribePattern", "", "same", "Regular expression that a part of the topic's name must match."),
-    Row("assign", "", "same", 'Partitions as JSON, `{"topic":[0,1]}`; new ones are not discovered.'),
+    Row(
+        "subscribe",
+        "",
+        "same",
+        "Topics, separated by commas. Exactly one of the three is required.",
+        ("spark/test_source.py::test_given_records_when_read_from_earliest_then_each_comes_once_with_all_columns",),
+    ),
+    Row(
+        "subscribePattern",
+        "",
+        "same",
+        "Regular expression that a part of the topic's name must match.",
+        ("spark/test_source.py::test_given_a_pattern_when_a_topic_appears_then_it_is_read_too",),
+    ),
+    Row(
+        "assign",
+        "",
+        "same",
+        'Partitions as JSON, `{"topic":[0,1]}`; new ones are not discovered.',
+        ("spark/test_source.py::test_given_assign_when_read_then_only_those_partitions_come",),
+    ),
     Row(
         "startingOffsets",
         "latest",
@@ -26,19 +57,35 @@ ROWS = (
         "`earliest`, `latest`, `committed` (where the group `kafka.group.id` stands), or JSON per partition "
         "(-2 earliest, -1 latest). Only a new query looks at it; partitions found later start at earliest. "
         "A batch read begins at `earliest` by default.",
+        (_STARTS, _BATCH, "spark/test_source.py::test_given_latest_when_the_query_runs_then_only_later_records_come"),
     ),
     Row(
         "startingOffsetsByTimestamp",
         "none",
         "same",
         'First record at or after a time: `{"topic":{"0":1767225600000}}`, in ms. Goes before `startingOffsets`.',
+        (_STARTS, _BATCH),
     ),
-    Row("startingTimestamp", "none", "same", "The same with one time for all partitions. Goes before the two others."),
+    Row(
+        "startingTimestamp",
+        "none",
+        "same",
+        "The same with one time for all partitions. Goes before the two others.",
+        (_STARTS, _BATCH),
+    ),
     Row(
         "startingOffsetsByTimestampStrategy",
         "error",
         "same",
         "Where no record is at or after the time: `error` fails, `latest` begins with what comes next.",
+        (_STARTS, "spark/test_source_options.py::test_given_no_record_at_a_time_when_that_is_an_error_then_both_fail"),
+    ),
+    Row(
+        "endingOffsets",
+        "latest",
+        "same",
+        "Batch reads only: `latest` or JSON per partition (-1 latest), exclusive.",
+        (_BATCH,),
     ),
     Row(
         "startingOffsetsFallback",
@@ -46,6 +93,9 @@ ROWS = (
         "new",
         "With `startingOffsets=committed`, a partition without a committed offset, or with one that is not there any "
         "more: `error` names it, `earliest` or `latest` begins there.",
+        (
+            "unit/test_source_groups.py::test_given_a_fallback_when_offsets_cannot_be_read_then_only_those_partitions_take_it_and_are_named",
+        ),
     ),
     Row(
         "commitOffsets",
@@ -53,79 +103,213 @@ ROWS = (
         "new",
         "Tell the group `kafka.group.id` where the query stands, after Spark has recorded each batch. Never read back; "
         "a failure is counted and logged once and never fails the query.",
+        (
+            "spark/test_groups.py::test_given_a_group_when_a_query_starts_there_then_it_reads_on_and_the_group_follows_through_kills_and_failures",
+        ),
     ),
-    Row("endingOffsets", "latest", "same", "Batch reads only: `latest` or JSON per partition (-1 latest), exclusive."),
     Row(
         "endingOffsetsByTimestamp",
         "none",
         "same",
         "Batch reads only: up to the first record at or after a time; where there is none, to the end.",
+        (_BATCH,),
     ),
-    Row("endingTimestamp", "none", "same", "The same with one time for all partitions. Goes before the two others."),
-    Row("maxOffsetsPerTrigger", "none", "same", "Most records of one batch, shared out by backlog."),
-    Row("minPartitions", "one task per leader", "differs", "Least tasks of a batch; more than leaders splits ranges."),
+    Row(
+        "endingTimestamp",
+        "none",
+        "same; but accepted and ignored in streams, refused here",
+        "The same with one time for all partitions. Goes before the two others.",
+        (_BATCH,),
+    ),
+    Row(
+        "maxOffsetsPerTrigger",
+        "none",
+        "same",
+        "Most records of one batch, shared out by backlog. Holds with Trigger.AvailableNow too, not with Trigger.Once.",
+        (
+            "spark/test_source.py::test_given_a_rate_limit_when_read_then_no_batch_exceeds_it",
+            "spark/test_source_options.py::test_given_both_limits_when_read_to_the_end_then_nothing_is_left_behind",
+        ),
+    ),
+    Row(
+        "minOffsetsPerTrigger",
+        "none",
+        "same; but with Trigger.AvailableNow the rest below it is left unread there, read here",
+        "A batch waits until so many records are there, or `maxTriggerDelay` is over. The first batch never waits.",
+        (
+            "spark/test_source_options.py::test_given_a_least_batch_when_too_few_records_are_there_then_both_sources_wait",
+            "spark/test_source_options.py::test_given_both_limits_when_read_to_the_end_then_nothing_is_left_behind",
+        ),
+    ),
+    Row(
+        "maxTriggerDelay",
+        "15m",
+        "same",
+        "How long `minOffsetsPerTrigger` may hold records back after the last batch; a number alone is milliseconds.",
+        (
+            "spark/test_source_options.py::test_given_a_least_batch_when_too_few_records_are_there_then_both_sources_wait",
+        ),
+    ),
+    Row(
+        "minPartitions",
+        "one task per leader",
+        "one task per partition",
+        "Least tasks of a batch; more than leaders splits ranges. A batch read spreads partitions over tasks freely.",
+        (
+            "property/test_source_plan.py::test_given_min_partitions_when_there_is_enough_to_split_then_about_so_many_tasks_run",
+            "spark/test_source_options.py::test_given_task_limits_when_read_then_tasks_follow_them",
+        ),
+    ),
+    Row(
+        "maxRecordsPerPartition",
+        "none",
+        "same",
+        "Most records of one task; larger ranges are split evenly. Spark's own batch reads ignore it.",
+        (
+            "property/test_source_plan.py::test_given_a_most_per_task_when_packed_then_no_task_exceeds_it",
+            "spark/test_source_options.py::test_given_task_limits_when_read_then_tasks_follow_them",
+        ),
+    ),
     Row(
         "failOnDataLoss",
         "true",
-        "same",
+        "same; a recreated topic that grew is not noticed there",
         "Fail when records were deleted before they were read, or a topic was recreated.",
+        (
+            "unit/test_source_planner.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
+            "unit/test_source_planner.py::test_given_losses_are_accepted_when_planned_then_it_goes_on_behind_them",
+            "spark/test_data_loss.py::test_given_records_that_aged_out_when_loss_must_fail_then_both_sources_fail",
+            "spark/test_data_loss.py::test_given_records_that_aged_out_when_loss_is_accepted_then_both_sources_read_the_rest",
+        ),
     ),
-    Row("includeHeaders", "false", "same", "Add the column `headers`."),
-    Row("groupIdPrefix", "spark-kafka-discovery", "same", "Begins the group id under which brokers see the readers."),
+    Row(
+        "includeHeaders",
+        "false",
+        "same",
+        "Add the column `headers`.",
+        (
+            "spark/test_source.py::test_given_headers_when_asked_for_then_nulls_repeats_and_their_absence_are_kept",
+            "spark/test_batch.py::test_given_headers_when_read_at_once_then_both_sources_give_the_same",
+        ),
+    ),
+    Row(
+        "groupIdPrefix",
+        "spark-kafka-discovery",
+        "spark-kafka-source",
+        "Begins the group id under which brokers see the readers. `kafka.group.id` goes first.",
+        (
+            "unit/test_source_reader.py::test_given_group_options_when_tasks_are_made_then_the_id_goes_before_the_prefix",
+        ),
+    ),
     Row(
         "onParked",
         "continue",
         "new",
         "`continue` reads on without partitions that cannot be read, whose rows then come late; `hold` waits for them.",
+        (
+            "unit/test_source_planner.py::test_given_hold_when_a_partition_is_parked_then_nothing_is_planned",
+            "spark/test_source_faults.py::test_given_a_dead_leader_before_the_start_when_read_then_the_others_flow_and_its_rows_come_later",
+        ),
     ),
     Row(
         "startupTimeout",
         "10m",
         "new",
         "How long a start waits for a living broker before it fails with a verdict per address.",
+        (
+            "spark/test_source_faults.py::test_given_no_living_broker_when_started_then_it_fails_in_time_with_a_verdict_per_address",
+        ),
     ),
     Row(
         "sourceId",
         "none",
         "new",
         "Names this source; its saved view is found whatever the address list says. One living query may hold it.",
+        (
+            "spark/test_faults_addresses.py::test_given_a_running_query_when_another_takes_its_source_id_then_that_one_fails_and_says_so",
+        ),
     ),
     Row(
         "stateDir",
         "the user's state folder",
         "new",
         "Where the saved view is kept. A mounted volume where drivers move between hosts.",
+        (
+            "spark/test_source_faults.py::test_given_an_unfinished_batch_when_restarted_on_a_list_of_dead_brokers_then_it_is_replayed_from_the_saved_view",
+        ),
+    ),
+    Row(
+        "clusterId",
+        "found by vote",
+        "new",
+        "The right cluster; addresses that lead elsewhere are rejected.",
+        ("spark/test_bad_input.py::test_given_another_clusters_id_when_started_then_the_query_says_both",),
     ),
     Row(
         "cutAfter",
         "1s",
         "new",
         "With `sourceId`: how long a batch waits for a partition without a leader before it ends without the rest.",
+        (_CUT, _MISTAKES),
     ),
     Row(
         "cutLedger",
         "file",
         "new",
         "Where cuts are recorded: `file` in `stateDir`, or `kafka`, where drivers move and share no volume.",
+        (_CUT, _MISTAKES),
     ),
-    Row("cutLedgerTopic", "__kafka_discovery_cuts", "new", "The ledger's topic; made when it is not there."),
-    Row("coordinatorHost", "spark.driver.host", "new", "Where workers reach the driver to ask how far a batch goes."),
-    Row("coordinatorPort", "any free port", "new", "The port for that; name it where a firewall stands between."),
+    Row(
+        "cutLedgerTopic",
+        "__kafka_discovery_cuts",
+        "new",
+        "The ledger's topic; made when it is not there.",
+        (_MISTAKES,),
+    ),
+    Row(
+        "coordinatorHost",
+        "spark.driver.host",
+        "new",
+        "Where workers reach the driver to ask how far a batch goes.",
+        (_CUT, _MISTAKES),
+    ),
+    Row(
+        "coordinatorPort",
+        "any free port",
+        "new",
+        "The port for that; name it where a firewall stands between.",
+        (_CUT, _MISTAKES),
+    ),
     Row(
         "discoveryUrl",
         "an own loop",
         "new",
         "A `kafka-discovery serve` to follow, `http://127.0.0.1:9463`; an own loop takes over while it is silent.",
+        (
+            "spark/test_sidecar.py::test_given_a_query_that_follows_a_service_when_it_is_killed_and_restarted_then_every_record_comes_once",
+        ),
     ),
-    Row("discoveryCluster", "`default`", "new", "The cluster's name at that service; `default` is its only one."),
-    Row("discoveryTokenFile", "no token", "new", "File with the token that a service beyond loopback asks for."),
-    Row("clusterId", "found by vote", "new", "The right cluster; addresses that lead elsewhere are rejected."),
+    Row(
+        "discoveryCluster",
+        "`default`",
+        "new",
+        "The cluster's name at that service; `default` is its only one.",
+        ("unit/test_source_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",),
+    ),
+    Row(
+        "discoveryTokenFile",
+        "no token",
+        "new",
+        "File with the token that a service beyond loopback asks for.",
+        ("unit/test_source_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",),
+    ),
     Row(
         "fetchEngine",
         "auto",
         "new",
         "How workers read: `native` (compiled), `python` (several times slower, equal to the byte), or `auto`: native "
         "where it works.",
+        ("contract/test_fetch_engines.py::test_given_odd_records_when_both_read_then_every_byte_is_equal", _MISTAKES),
     ),
     Row(
         "fetchMaxMemory",
@@ -133,6 +317,11 @@ ROWS = (
         "new",
         "What one worker may hold of records that Spark has not taken yet, whatever the number of partitions; "
         "8m to 4g. `kafka.fetch.max.bytes` and the like take precedence.",
+        (_MISTAKES,),
+    ),
+    *(
+        Row(name, "", "has effect", f"Accepted without effect: {reason}.", (_TOLD,))
+        for name, reason in WITHOUT_EFFECT.items()
     ),
 )
 
@@ -148,8 +337,8 @@ def page() -> str:
     odd = {row.name for row in ROWS} ^ set(KNOWN)
     if odd:
         raise LookupError(f"options and their rows differ: {', '.join(sorted(odd))}")
-    rows = [f"| `{r.name}` | {r.default} | {r.native} | {r.meaning} |" for r in ROWS]
-    refused = [f"| `{name}` | {remedy} |" for name, remedy in sorted(NOT_YET.items())]
+    rows = [f"| `{r.name}` | {r.native} | {r.default} | {r.meaning} |" for r in ROWS]
+    tests = [f"| `{r.name}` | {'<br>'.join(f'`{test}`' for test in r.tested_by)} |" for r in ROWS]
     return "\n".join(
         [
             "# Options of the source",
@@ -158,9 +347,18 @@ def page() -> str:
             "written in any case, durations as Spark does (`10s`, `10m`). *Native* compares with Spark's own",
             "`kafka` source.",
             "",
-            "| option | default | native | meaning |",
+            "| option | native | default here | meaning here |",
             "|---|---|---|---|",
             *rows,
+            "",
+            "Three triggers are supported: processing time, `availableNow` and `once`. `once` takes all there is in",
+            "one batch, whatever the limits, after asking the brokers anew; a partition that stays unreadable for a",
+            "minute is left to the next run, and the log says so. `availableNow` fails instead, once everything else",
+            "is read.",
+            "",
+            "A batch read asks the brokers once per `load()`, at the first action, and keeps to these offsets: two",
+            "actions on one frame see the same records (Spark's own source asks anew for each). It is complete or it",
+            "fails: a partition that stays unreadable for a minute ends it with its name and the reason.",
             "",
             "## Client options",
             "",
@@ -170,15 +368,15 @@ def page() -> str:
             "`kafka.auto.offset.reset`, `kafka.enable.auto.commit`): [the fate of each](client-options.md), and",
             "[how to log in](../how-to/security.md).",
             "",
-            "## Refused for now",
+            "## Tested by",
             "",
-            "| option | instead |",
+            "| option | tests |",
             "|---|---|",
-            *refused,
+            *tests,
             "",
         ]
     )
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - its purpose
+    PAGE.write_text(page())

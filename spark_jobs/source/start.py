@@ -1,12 +1,12 @@
 """Where a new query begins, and whether the feed knows enough to say so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from discovery.core.errors import ConfigError, DataLossError
 from discovery.core.model import LoopState, TopicPartition, Verdict
 from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
-from spark_jobs.source.bounds import STARTING, Bound, ByTimestamp, mismatch
+from spark_jobs.source.bounds import STARTING, mismatch
 from spark_jobs.source.offsets import EARLIEST, LATEST, Offsets
 
 
@@ -81,14 +81,18 @@ def first_offsets(
     return {tp: offset for tp, offset in placed.items() if offset is not None}
 
 
-def moves_on(start: Bound) -> bool:
-    """Tell whether this start may be another place when it is asked again: the end, a group, a time.
+def moving(start: int | Mapping[TopicPartition, int], there: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """Return the partitions whose start may be another place when it is asked again: the end, where a group stands.
+
+    Args:
+        start: What the options say, times turned into offsets.
+        there: All partitions.
 
     Runs: anywhere (pure).
     """
-    if isinstance(start, ByTimestamp):
-        return True
-    return start != EARLIEST if isinstance(start, int) else LATEST in start.values()
+    if isinstance(start, int):
+        return frozenset() if start == EARLIEST else frozenset(there)
+    return frozenset(tp for tp, offset in start.items() if offset == LATEST)
 
 
 def existing(view: FeedView) -> dict[TopicPartition, PartitionView]:

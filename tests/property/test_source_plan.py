@@ -169,6 +169,17 @@ def test_given_min_partitions_when_there_is_enough_to_split_then_about_so_many_t
         assert len(tasks) == len(split(readable, wanted))
 
 
+@given(led(), st.integers(50, 5_000), st.none() | st.integers(1, 40))
+def test_given_a_most_per_task_when_packed_then_no_task_exceeds_it(
+    ranges: list[LedRange], most: int, least_tasks: int | None
+) -> None:
+    tasks = pack(ranges, min_partitions=least_tasks, max_records=most)
+    assert all(sum(r.end_offset - r.start_offset for r in task) <= most for task in tasks)
+    assert all(max(Counter(r.topic_partition for r in task).values()) == 1 for task in tasks)
+    wanted = [x.range for x in ranges if x.range.end_offset > x.range.start_offset]
+    assert covered([r for task in tasks for r in task]) == covered(wanted)
+
+
 @given(st.integers(1, 10**6), st.integers(1, 50))
 def test_given_one_large_range_when_split_then_the_pieces_are_even(size: int, wanted: int) -> None:
     whole = LedRange(range=FetchRange(topic_partition=tp(0), start_offset=7, end_offset=7 + size), leader=1)

@@ -5,6 +5,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +20,7 @@ from tests.support import eventually
 __all__ = ["_driver", "_six_brokers", "breakable", "driver", "start_query"]
 
 READ_SECONDS = 60.0
+NORMAL_TRIGGER = MappingProxyType({"processingTime": "100 milliseconds"})
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +56,7 @@ def spark() -> Iterator[SparkSession]:
 class Reading:
     """A running query whose rows are collected here, batch by batch."""
 
-    def __init__(self, frame: DataFrame, checkpoint: Path, *, available_now: bool) -> None:
+    def __init__(self, frame: DataFrame, checkpoint: Path, *, trigger: Mapping[str, Any]) -> None:
         self.rows: list[object] = []
         self.batches: list[int] = []
 
@@ -63,10 +66,7 @@ class Reading:
             self.batches.append(len(found))
 
         writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
-        timed = (
-            writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="100 milliseconds")
-        )
-        self.query: StreamingQuery = timed.start()
+        self.query: StreamingQuery = writer.trigger(**trigger).start()
 
     def wait_rows(self, count: int, deadline_seconds: float = READ_SECONDS) -> None:
         """Wait until so many rows came; fail at once when the query ended with an error."""
@@ -101,11 +101,13 @@ def read_stream(spark: SparkSession, tmp_path: Path, kafka_cluster: LocalKafka) 
         checkpoint: str = "checkpoint",
         format: str = "kafka-discovery",  # noqa: A002 - Spark's word
         available_now: bool = False,
+        trigger: Mapping[str, Any] = NORMAL_TRIGGER,
         cluster: LocalKafka = kafka_cluster,
     ) -> Reading:
         given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
         frame = spark.readStream.format(format).options(**given).load()
-        reading = Reading(frame, tmp_path / checkpoint, available_now=available_now)
+        when = {"availableNow": True} if available_now else trigger
+        reading = Reading(frame, tmp_path / checkpoint, trigger=when)
         started.append(reading.query)
         return reading
 

@@ -1,6 +1,7 @@
 """`spark.read.format("kafka-discovery")` beside Spark's own source: the same options give the same rows."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -9,6 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
+from tests.kafka_fixtures import KafkaFactory
+from tests.spark.support_native import delete_records, fill, rows, written
+from tests.support import numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -31,11 +35,6 @@ def read_batch(spark: SparkSession, kafka_cluster: LocalKafka) -> ReadBatch:
     return read
 
 
-def rows(frame: DataFrame) -> list[tuple[object, ...]]:
-    """Return all rows, ordered by partition and offset."""
-    return sorted((tuple(row) for row in frame.collect()), key=lambda row: row[2:5])
-
-
 def values(frame: DataFrame) -> list[str]:
     return sorted(bytes(row.value).decode() for row in frame.collect())
 
@@ -46,25 +45,10 @@ def failure(frame: DataFrame) -> str:
     return str(error.value).partition("JVM stacktrace")[0]
 
 
-def timed(cluster: LocalKafka, topic: str, partition: int, *times: int) -> None:
-    """Write one record for each time."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    for time_ms in times:
-        producer.produce(topic, value=f"p{partition}@{time_ms}", partition=partition, timestamp=time_ms)
-    assert producer.flush(20) == 0
-
-
 @pytest.fixture
 def filled(kafka_cluster: LocalKafka, topic_name: str) -> str:
-    """Three partitions: ten records, five, none; the times of the first two are 1000, 1010 …"""
-    kafka_cluster.create_topic(topic_name, 3)
-    timed(kafka_cluster, topic_name, 0, *range(1_000, 1_100, 10))
-    timed(kafka_cluster, topic_name, 1, *range(1_000, 1_050, 10))
+    fill(kafka_cluster, topic_name)
     return topic_name
-
-
-def per_partition(topic: str, *numbers: int) -> str:
-    return json.dumps({topic: {str(partition): number for partition, number in enumerate(numbers)}})
 
 
 BOUNDS: list[tuple[dict[str, object], int]] = [
@@ -97,8 +81,105 @@ BOUNDS: list[tuple[dict[str, object], int]] = [
 def test_given_bounds_when_read_at_once_then_both_sources_give_the_same_rows(
     filled: str, read_batch: ReadBatch, bounds: dict[str, object], count: int
 ) -> None:
-    given = {name: v if isinstance(v, str) else per_partition(filled, *v) for name, v in bounds.items()}  # type: ignore[misc]
-    options = {"subscribe": filled, **given}
+    options = {"subscribe": filled, **written(filled, bounds)}
     ours = rows(read_batch(options))
     assert len(ours) == count
     assert ours == rows(read_batch(options, format="kafka"))
+
+
+def test_given_headers_when_read_at_once_then_both_sources_give_the_same(
+    kafka_cluster: LocalKafka, topic_name: str, read_batch: ReadBatch
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+    producer.produce(topic_name, value="1", headers=[("a", b"x"), ("a", None), ("b", b"")])
+    producer.produce(topic_name, value=None, key=b"")
+    assert producer.flush(20) == 0
+    options = {"subscribe": topic_name, "includeHeaders": "true"}
+    assert rows(read_batch(options)) == rows(read_batch(options, format="kafka"))
+
+
+def test_given_a_pattern_and_single_partitions_when_read_at_once_then_both_sources_give_the_same(
+    kafka_cluster: LocalKafka, topic_name: str, read_batch: ReadBatch
+) -> None:
+    for topic in (f"{topic_name}-one", f"{topic_name}-two"):
+        kafka_cluster.create_topic(topic, 2)
+        for partition in range(2):
+            produce(kafka_cluster.bootstrap_servers, topic, *numbered(4), partition=partition)
+    assigned = json.dumps({f"{topic_name}-one": [1], f"{topic_name}-two": [0]})
+    for options, count in (({"subscribePattern": f"{topic_name}-t"}, 8), ({"assign": assigned}, 8)):
+        ours = rows(read_batch(options))
+        assert len(ours) == count
+        assert ours == rows(read_batch(options, format="kafka"))
+
+
+def test_given_a_frame_when_used_again_after_more_was_written_then_it_still_means_the_same_records(
+    kafka_cluster: LocalKafka, topic_name: str, read_batch: ReadBatch
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(3))
+    options = {"subscribe": topic_name}
+    ours, native = read_batch(options), read_batch(options, format="kafka")
+    joined = ours.alias("a").join(ours.alias("b"), ["partition", "offset"])
+    assert ours.count() == native.count() == joined.count() == 3
+    produce(kafka_cluster.bootstrap_servers, topic_name, "later")
+    # Spark plans a Python source once per `load`, the native one once per action.
+    assert (ours.count(), native.count()) == (3, 4)
+    assert read_batch(options).count() == 4
+
+
+def test_given_mostly_dead_addresses_when_read_at_once_then_the_rows_come_and_no_process_holds_on(
+    filled: str, kafka_cluster: LocalKafka, read_batch: ReadBatch
+) -> None:
+    living = kafka_cluster.address(2)
+    dead = ",".join([*(f"127.0.0.1:{port}" for port in range(1, 9)), "gone.invalid:9092", living])
+    started = time.monotonic()
+    assert read_batch({"kafka.bootstrap.servers": dead, "subscribe": filled}).count() == 15
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets: latest is no start of a batch read"),
+        ({"startingOffsets": (3, 0, 5)}, "-2 has no offset 5, it holds 0 to 0; correct the option"),
+        ({"endingOffsets": (11, 5, 0)}, "-0 has no offset 11, it holds 0 to 10; correct the option"),
+        (
+            {"endingOffsets": (10, 5)},
+            "endingOffsets: the JSON must name exactly the partitions that are read; not named",
+        ),
+        ({"startingTimestamp": "1050"}, "-1 and 1 more has no record at or after 1050 (1970-01-01 00:00:01 UTC)"),
+        ({"subscribe": "no-such-topic", "startupTimeout": "3s"}, "after 3 s topic no-such-topic does not exist"),
+    ],
+    ids=["latest", "behind the end", "above the end", "a partition missing", "no record", "no topic"],
+)
+def test_given_bounds_that_are_not_there_when_read_at_once_then_one_line_says_what_is(
+    filled: str, read_batch: ReadBatch, options: dict[str, object], text: str
+) -> None:
+    message = failure(read_batch({"subscribe": filled, **written(filled, options)}))
+    assert text in message
+    assert "Traceback" not in message
+
+
+def test_given_offsets_that_are_not_there_when_loss_is_accepted_then_what_is_there_is_read(
+    filled: str, read_batch: ReadBatch, kafka_cluster: LocalKafka
+) -> None:
+    delete_records(kafka_cluster, filled, 0, before=4)
+    bounds: dict[str, object] = {"startingOffsets": (2, 0, 0), "endingOffsets": (10, 5, 0)}
+    options = {"subscribe": filled, **written(filled, bounds), "failOnDataLoss": "false"}
+    ours = rows(read_batch(options))
+    assert len(ours) == 11
+    assert ours == rows(read_batch(options, format="kafka"))
+    assert "it holds 4 to 10" in failure(read_batch({**options, "failOnDataLoss": "true"}))
+
+
+def test_given_a_dead_leader_when_read_at_once_then_the_read_fails_whole_and_names_its_partitions(
+    kafka_factory: KafkaFactory, topic_name: str, read_batch: ReadBatch
+) -> None:
+    cluster = kafka_factory(brokers=2)
+    cluster.create_topic(topic_name, assignment=[[1], [2]])
+    produce(cluster.bootstrap_servers, topic_name, *numbered(10))
+    cluster.kill([2])
+    message = failure(read_batch({"subscribe": topic_name, "startupTimeout": "8s"}, cluster=cluster))
+    assert f"a batch read is complete or fails: waited 8 s for {topic_name}-1 (it" in message
+    assert "Traceback" not in message

@@ -4,6 +4,7 @@ from pathlib import Path
 from discovery.config import client_reference
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.reference import ROWS, page
+from tests.support_names import existing_tests
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,3 +34,9 @@ def test_given_each_default_in_the_page_when_written_out_then_it_means_the_same_
     written, left_out = parse_options(least | spelled), parse_options(least)
     assert written.stream_start == left_out.stream_start
     assert replace(written, starting=None) == left_out
+
+
+def test_given_each_row_when_its_tests_are_looked_up_then_there_are_some_and_they_exist() -> None:
+    named = [(row.name, test) for row in ROWS for test in row.tested_by]
+    assert {name for name, _ in named} == {row.name for row in ROWS}
+    assert [test for _, test in named if test not in existing_tests()] == []

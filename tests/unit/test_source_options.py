@@ -1,5 +1,6 @@
 """Every wrong option is one line that names option, value, limit and remedy."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import pytest
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import Isolation
+from spark_jobs.source.bounds import ByTimestamp, NoneAfter
 from spark_jobs.source.durations import parse_duration
 from spark_jobs.source.offsets import EARLIEST, LATEST
-from spark_jobs.source.options import SourceOptions, parse_options
+from spark_jobs.source.options import WITHOUT_EFFECT, SourceOptions, check_batch, check_stream, parse_options
 from spark_jobs.source.plan import OnParked
 from tests.fakes.feed import tp
 
@@ -86,8 +88,37 @@ T = {**REQUIRED, "subscribe": "t"}
         ({**T, "fetchMaxMemory": "64 x"}, "fetchMaxMemory: '64 x' is not a size"),
         ({**T, "fetchMaxMemory": "1m"}, "fetchMaxMemory: '1m' is outside 8m to 4g"),
         ({**T, "fetchMaxMemory": "5g"}, "fetchMaxMemory: '5g' is outside 8m to 4g"),
-        ({**T, "minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger: this option of the native source is not supported"),
+        ({**T, "minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger: '0' is not a whole number of 1 or more"),
+        (
+            {**T, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "minOffsetsPerTrigger: 5 is more than maxOffsetsPerTrigger=4 allows; lower the one or raise the other",
+        ),
+        ({**T, "maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a duration above zero"),
+        ({**T, "maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition: '-1' is not a whole number of 1 or more"),
+        ({**T, "startingTimestamp": "noon"}, "startingTimestamp: 'noon' is not a time; write milliseconds since 1970"),
+        ({**T, "endingTimestamp": "-1"}, "endingTimestamp: '-1' is not a time"),
+        (
+            {**T, "startingOffsetsByTimestamp": '{"t":{"0":-1}}'},
+            "startingOffsetsByTimestamp: topic t, partition 0: -1 is not a time in milliseconds",
+        ),
+        (
+            {**T, "startingOffsetsByTimestamp": '{"t":{"0":1}'},
+            "startingOffsetsByTimestamp: not valid JSON at character 12: Expecting ',' delimiter",
+        ),
+        ({**T, "startingOffsetsByTimestampStrategy": "skip"}, "Strategy: 'skip' is not one of error, latest"),
+        (
+            {**REQUIRED, "assign": '{"t":[0]}', "startingOffsetsByTimestamp": '{"t":{"1":5}}'},
+            "startingOffsetsByTimestamp: the JSON must name exactly the partitions that are read; not named: t-0",
+        ),
+        ({**T, "endingOffsets": "newest"}, "endingOffsets: 'newest' is neither earliest, latest nor JSON"),
         ({**T, "sourceId": " "}, "sourceId: empty"),
+        ({**T, "cutAfter": "2s"}, "cutAfter: it has no effect without sourceId; name this source, or leave it out"),
+        ({**T, "sourceId": "s", "cutAfter": "soon"}, "cutAfter: 'soon' is not a duration above zero"),
+        ({**T, "sourceId": "s", "cutLedger": "disk"}, "cutLedger: 'disk' is not one of file, kafka"),
+        ({**T, "sourceId": "s", "cutLedgerTopic": "x"}, "cutLedgerTopic: it has no effect with cutLedger=file"),
+        ({**T, "sourceId": "s", "cutLedger": "kafka", "cutLedgerTopic": "a b"}, "cutLedgerTopic: 'a b' is not a topic"),
+        ({**T, "sourceId": "s", "coordinatorHost": "a/b"}, "coordinatorHost: 'a/b' is not a host"),
+        ({**T, "sourceId": "s", "coordinatorPort": "0"}, "coordinatorPort: '0' is not a port (1..65535)"),
         ({**REQUIRED, "subscribe": " , "}, "subscribe: no topic named"),
         ({**REQUIRED, "subscribePattern": "("}, "subscribePattern: '(' is not a regular expression"),
         ({**REQUIRED, "assign": "t-0"}, "assign: 't-0' does not name partitions"),
@@ -102,6 +133,67 @@ T = {**REQUIRED, "subscribe": "t"}
 )
 def test_given_a_mistake_when_parsed_then_one_line_names_it(options: dict[str, str], text: str) -> None:
     assert text in refusal(options)
+
+
+def test_given_three_starts_when_parsed_then_the_strongest_wins_and_the_others_are_told_and_not_even_read() -> None:
+    options = parsed(startingTimestamp="5", startingOffsetsByTimestamp="nonsense", startingOffsets="nonsense")
+    assert options.stream_start == ByTimestamp(option="startingTimestamp", milliseconds=5, none_after=NoneAfter.ERROR)
+    assert options.notes == (
+        "startingOffsetsByTimestamp has no effect: startingTimestamp is given too and goes first",
+        "startingOffsets has no effect: startingTimestamp is given too and goes first",
+    )
+
+
+def test_given_options_without_effect_when_parsed_then_each_is_told() -> None:
+    options = parsed(**{
+        "startingOffsetsByTimestampStrategy": "latest", "maxTriggerDelay": "500",
+        "groupIdPrefix": "a", "kafka.group.id": "b",
+    })  # fmt: skip
+    assert options.max_trigger_delay_seconds == 0.5
+    assert [note.partition(" has no effect")[0] for note in options.notes] == [
+        "startingOffsetsByTimestampStrategy", "maxTriggerDelay", "groupIdPrefix",
+    ]  # fmt: skip
+
+
+def test_given_options_that_tune_asking_again_when_parsed_then_they_are_told_to_have_no_effect() -> None:
+    options = parsed(**dict.fromkeys(WITHOUT_EFFECT, "7"))
+    assert len(options.notes) == len(WITHOUT_EFFECT) == 4
+    assert all("has no effect here: " in note for note in options.notes)
+
+
+@pytest.mark.parametrize("ending", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_given_an_end_when_a_stream_is_asked_for_then_it_is_refused_with_the_way_to_do_it(ending: str) -> None:
+    options = parsed(**{ending: '{"t":{"0":5}}' if "By" in ending else "5" if "stamp" in ending else "latest"})
+    with pytest.raises(ConfigError, match=f"{ending}: a stream has no end; remove it, and use Trigger.AvailableNow"):
+        check_stream(options)
+
+
+def per(*numbers: int) -> str:
+    return json.dumps({"t": {str(partition): number for partition, number in enumerate(numbers)}})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets: latest is no start of a batch read"),
+        ({"startingOffsets": per(3, -1)}, "nothing would be read of t-1 (-1)"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: earliest is no end of a batch read"),
+        ({"endingOffsets": per(-2, 5)}, "nothing would be read of t-0 (-2)"),
+        ({"startingOffsets": per(3, 4), "endingOffsets": per(3)}, "must name the same partitions; only one names t-1"),
+        ({"startingOffsets": per(3, 4), "endingOffsets": per(-1, 3)}, "t-1 begins at 4, behind its end 3 in"),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp: 9 is behind the end 8"),
+        (
+            {"startingOffsetsByTimestamp": per(9), "endingOffsetsByTimestamp": per(8)},
+            "startingOffsetsByTimestamp: t-0 begins at 9, behind its end 8 in endingOffsetsByTimestamp",
+        ),
+    ],
+)  # fmt: skip
+def test_given_ends_that_cannot_be_when_a_batch_is_asked_for_then_one_line_names_them(
+    options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_batch(parsed(**options))
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,85 @@ def test_given_a_replay_with_a_new_partition_of_a_dead_leader_when_planned_then_
     assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(-2, 4)]
 
 
+def test_given_a_least_batch_when_too_few_records_are_there_then_they_wait_for_more_or_long_enough() -> None:
+    feed = feed_with({tp(0): partition_view(0, 3)})
+    plan = planner(feed, minOffsetsPerTrigger="10", maxTriggerDelay="5m")
+    first = plan.latest_offsets({"t": {"0": 0}}, None)
+    assert first == {"t": {"0": 3}}, "the first batch never waits"
+    feed.show_partitions({tp(0): partition_view(0, 12)})
+    feed.clock.advance(seconds=299)
+    assert plan.latest_offsets(first, None) is first
+    feed.show_partitions({tp(0): partition_view(0, 13)})
+    second = plan.latest_offsets(first, 8)
+    assert second == {"t": {"0": 11}}
+    feed.clock.advance(seconds=299)
+    assert plan.latest_offsets(second, 8) is second
+    feed.clock.advance(seconds=1)
+    assert plan.latest_offsets(second, 8) == {"t": {"0": 13}}, "two records waited long enough"
+
+
+def test_given_a_least_batch_when_records_are_lost_then_stepping_over_them_does_not_wait() -> None:
+    feed = feed_with({tp(0): partition_view(0, 20)})
+    plan = planner(feed, minOffsetsPerTrigger="10", failOnDataLoss="false")
+    assert plan.latest_offsets({"t": {"0": 0}}, None) == {"t": {"0": 20}}
+    feed.show_partitions({tp(0): partition_view(0, 3)})
+    assert plan.latest_offsets({"t": {"0": 20}}, None) == {"t": {"0": 3}}
+
+
+# -- starts by time ---
+
+
+def test_given_a_time_when_starting_then_each_leader_is_asked_and_its_answer_is_the_start() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(2, 9)})
+    feed.by_time = {tp(0): 5, tp(1): 2}
+    assert planner(feed, startingTimestamp="1000").initial_offsets() == {"t": {"0": 5, "1": 2}}
+    assert feed.asked == [{tp(0): 1000, tp(1): 1000}]
+
+
+def test_given_no_record_at_a_time_when_starting_then_the_strategy_decides() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(2, 9)})
+    feed.by_time = {tp(0): 5, tp(1): -1}
+    with pytest.raises(ConfigError) as error:
+        planner(feed, startingTimestamp="1767225600000").initial_offsets()
+    assert str(error.value) == (
+        "startingTimestamp: t-1 has no record at or after 1767225600000 (2026-01-01 00:00:00 UTC); "
+        "name an earlier time, or set startingOffsetsByTimestampStrategy to latest to begin there with what comes next"
+    )
+    lenient = planner(feed, startingTimestamp="1000", startingOffsetsByTimestampStrategy="latest")
+    start = lenient.initial_offsets()
+    assert start == {"t": {"0": 5, "1": -1}}, "the end may be another one when it is asked again"
+    assert lenient.latest_offsets(start, None) == {"t": {"0": 5, "1": 9}}
+
+
+def test_given_a_silent_leader_when_starting_at_a_time_then_it_is_waited_for_and_named_at_last() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(0, None, leader=None)})
+    feed.by_time = {tp(0): 5}
+    with pytest.raises(KafkaUnreachableError) as error:
+        planner(feed, startingTimestamp="1000", startupTimeout="30s").initial_offsets()
+    assert "startingTimestamp: after 30 s the offset at that time is unknown for t-1 (it has no leader)" in str(
+        error.value
+    )
+    assert feed.asked[1:] == [{tp(1): 1000}] * (len(feed.asked) - 1), "what was told is not asked again"
+
+
+def test_given_times_by_partition_that_miss_one_when_starting_then_both_sides_are_named() -> None:
+    feed = feed_with({tp(0): partition_view(), tp(1): partition_view()})
+    with pytest.raises(ConfigError, match=r"startingOffsetsByTimestamp: the JSON must name .* not named: t-1"):
+        planner(feed, startingOffsetsByTimestamp='{"t":{"0":1}}').initial_offsets()
+    assert feed.asked == []
+
+
+@pytest.mark.parametrize("offset", [1, 10])
+def test_given_json_offsets_out_of_range_when_starting_then_the_option_and_what_is_there_are_named(offset: int) -> None:
+    feed = feed_with({tp(0): partition_view(2, 9)})
+    starting = f'{{"t":{{"0":{offset}}}}}'
+    with pytest.raises(DataLossError) as error:
+        planner(feed, startingOffsets=starting).initial_offsets()
+    assert f"startingOffsets: t-0 has no offset {offset}, it holds 2 to 9; correct the option" in str(error.value)
+    accepting = planner(feed, startingOffsets=starting, failOnDataLoss="false")
+    assert accepting.latest_offsets(accepting.initial_offsets(), None) == {"t": {"0": 9}}
+
+
 # -- data loss ----------------------------------------------------------------------------------------------------
 
 
@@ -375,3 +454,32 @@ def test_given_a_bounded_run_when_a_partition_is_empty_and_new_then_it_does_not_
     plan.fix_target()
     start = {"t": {"0": 10}}
     assert plan.latest_offsets(start, None) is start
+
+
+def test_given_trigger_once_when_a_partition_stays_parked_then_the_others_are_read_and_the_log_names_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(0, None, leader=None)})
+    plan = planner(feed)
+    with caplog.at_level(logging.WARNING):
+        plan.fix_once()
+    assert plan.latest_offsets({"t": {"0": 0, "1": 3}}, None) == {"t": {"0": 7, "1": 3}}
+    assert "Trigger.Once reads without t-1 (it has no leader)" in caplog.text
+
+
+def test_given_trigger_once_when_the_parked_partition_returns_in_time_then_it_is_in_the_batch() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(0, None, leader=None)})
+    feed.script.append(view_of({tp(0): partition_view(0, 8), tp(1): partition_view(0, 4)}))
+    plan = planner(feed)
+    plan.fix_once()
+    assert plan.latest_offsets({"t": {"0": 0, "1": 3}}, None) == {"t": {"0": 7, "1": 4}}
+
+
+def test_given_trigger_once_at_a_new_start_when_one_partition_begins_at_its_end_then_the_others_are_read() -> None:
+    feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(2, 9)})
+    plan = planner(feed, startingOffsets='{"t":{"0":3,"1":-1}}')
+    start = plan.initial_offsets()
+    plan.fix_once()
+    end = plan.latest_offsets(start, None)
+    assert (start, end) == ({"t": {"0": 3, "1": -1}}, {"t": {"0": 7, "1": 9}})
+    assert [(r.start_offset, r.end_offset) for task in plan.tasks(start, end)[0] for r in task] == [(3, 7)]

@@ -9,16 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError
 from discovery.feed.base import SourceFeed
 from pyspark_kafka_discovery import DefaultSource
 from spark_jobs.source.options import SourceOptions, parse_options
 from spark_jobs.source.reader import KafkaDiscoveryStreamReader
-from tests.fakes.feed import ScriptedFeed, partition_view, tp, view_of
+from tests.fakes.feed import COLD, ScriptedFeed, partition_view, tp, view_of
 
 OPTIONS = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "startingOffsets": "earliest"}
 START = {"t": {"0": 0}}
+NORMAL = ReadMaxRows(2**63 - 1)
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +43,25 @@ def test_given_a_source_when_made_and_pickled_then_nothing_was_asked_or_started(
     assert pickle.loads(pickle.dumps(reader))._planner is None  # noqa: S301
 
 
-def test_given_another_schema_when_a_reader_is_asked_for_then_it_is_refused() -> None:
-    source = DefaultSource(OPTIONS)
-    with pytest.raises(ConfigError, match=r"remove \.schema"):
-        source.streamReader(DefaultSource({**OPTIONS, "includeHeaders": "true"}).schema())
+@pytest.mark.parametrize(
+    ("options", "schema", "text"),
+    [
+        (OPTIONS, DefaultSource({**OPTIONS, "includeHeaders": "true"}).schema(), "remove .schema(...)"),
+        ({**OPTIONS, "endingOffsets": "latest"}, DefaultSource(OPTIONS).schema(), "endingOffsets: a stream has no end"),
+    ],
+)
+def test_given_what_no_stream_can_honour_when_spark_asks_for_the_start_then_one_line_refuses_it(
+    options: dict[str, str], schema: StructType, text: str
+) -> None:
+    reader = pickle.loads(pickle.dumps(DefaultSource(options).streamReader(schema)))  # noqa: S301 - Spark pickles it
+    for call in (
+        reader.initialOffset,
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset(START, NORMAL),
+    ):
+        with pytest.raises(ConfigError) as error:
+            call()
+        assert text in str(error.value)
 
 
 def test_given_spark_counts_parameters_when_it_looks_then_latest_offset_takes_two() -> None:
@@ -58,6 +75,41 @@ def test_given_a_rate_limit_when_all_is_asked_for_then_all_is_planned() -> None:
     assert isinstance(limit, ReadMaxRows)
     assert reader.latestOffset(START, limit) == {"t": {"0": 10}}
     assert reader.latestOffset(START, ReadAllAvailable()) == {"t": {"0": 50}}
+
+
+def test_given_no_limit_when_spark_asks_for_the_default_then_it_is_not_what_trigger_once_says() -> None:
+    reader = reader_over(ScriptedFeed(view_of({tp(0): partition_view(0, 50)})))
+    assert reader.getDefaultReadLimit() == NORMAL
+    assert reader.latestOffset(START, NORMAL) == {"t": {"0": 50}}
+
+
+def test_given_a_restart_with_trigger_once_when_the_feed_is_cold_then_it_waits_for_a_fresh_answer() -> None:
+    feed = ScriptedFeed(COLD)
+    feed.script.append(view_of({tp(0): partition_view(0, 7)}))
+    feed.refreshed.append(view_of({tp(0): partition_view(0, 9)}))
+    assert reader_over(feed).latestOffset(START, ReadAllAvailable()) == {"t": {"0": 9}}
+    assert feed.refreshes == 1
+
+
+@pytest.mark.expects_bug
+def test_given_a_bug_when_trigger_once_meets_it_then_it_fails_rather_than_end_as_a_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}))
+    monkeypatch.setattr(feed, "view", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        reader_over(feed).latestOffset(START, ReadAllAvailable())
+
+
+def test_given_group_options_when_tasks_are_made_then_the_id_goes_before_the_prefix() -> None:
+    def group(**options: str) -> str:
+        feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}))
+        (task,) = reader_over(feed, **options).partitions(START, {"t": {"0": 50}})
+        return str(task.settings.client_options["group.id"])  # type: ignore[attr-defined]
+
+    assert group().startswith("spark-kafka-discovery-")
+    assert group(groupIdPrefix="mine").startswith("mine-")
+    assert group(**{"groupIdPrefix": "mine", "kafka.group.id": "ours"}) == "ours"
 
 
 def test_given_a_plan_when_cut_into_tasks_then_each_carries_ranges_brokers_and_settings() -> None:
@@ -79,7 +131,7 @@ def test_given_a_bug_when_latest_offset_meets_it_then_the_query_goes_on_and_the_
     reader.initialOffset()
     monkeypatch.setattr(feed, "view", lambda: 1 / 0)
     with caplog.at_level(logging.ERROR):
-        assert reader.latestOffset(START, ReadAllAvailable()) is START
+        assert reader.latestOffset(START, NORMAL) is START
         assert reader.reportLatestOffset() is None
     assert BUG_PHRASE in caplog.text
     assert "ZeroDivisionError" in caplog.text
@@ -94,13 +146,13 @@ def test_given_a_bug_when_a_bounded_run_meets_it_then_it_fails_rather_than_end_a
     reader.prepareForTriggerAvailableNow()
     monkeypatch.setattr(feed, "view", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        reader.latestOffset(START, ReadAllAvailable())
+        reader.latestOffset(START, NORMAL)
 
 
 def test_given_lost_records_when_spark_asks_then_the_error_is_shown_without_a_stack() -> None:
     reader = reader_over(ScriptedFeed(view_of({tp(0): partition_view(30, 50)})))
     with pytest.raises(DataLossError):
-        reader.latestOffset(START, ReadAllAvailable())
+        reader.latestOffset(START, NORMAL)
     assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
 
 

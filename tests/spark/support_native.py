@@ -1,0 +1,66 @@
+"""What tests need that run the same on Spark's own source and on ours."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as RawTopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame
+
+from discovery.localkafka.cluster import LocalKafka
+
+BOTH = ("kafka", "kafka-discovery")
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    """Return all rows, ordered by topic, partition and offset."""
+    return in_order(frame.collect())
+
+
+def in_order(found: Iterable[Any]) -> list[tuple[object, ...]]:
+    """Order rows by topic, partition and offset."""
+    return sorted((tuple(row) for row in found), key=lambda row: row[2:5])
+
+
+def timed(cluster: LocalKafka, topic: str, partition: int, *times: int) -> None:
+    """Write one record for each time."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for time_ms in times:
+        producer.produce(topic, value=f"p{partition}@{time_ms}", partition=partition, timestamp=time_ms)
+    assert producer.flush(20) == 0
+
+
+def fill(cluster: LocalKafka, topic: str) -> None:
+    """Three partitions: ten records, five, none; their times are 1000, 1010 …"""
+    cluster.create_topic(topic, 3)
+    timed(cluster, topic, 0, *range(1_000, 1_100, 10))
+    timed(cluster, topic, 1, *range(1_000, 1_050, 10))
+
+
+def per_partition(topic: str, *numbers: int) -> str:
+    """Write `{"topic": {"0": first, "1": second …}}`."""
+    return json.dumps({topic: {str(partition): number for partition, number in enumerate(numbers)}})
+
+
+def written(topic: str, options: dict[str, object]) -> dict[str, str]:
+    """Write tuples of numbers as JSON by partition."""
+    return {name: v if isinstance(v, str) else per_partition(topic, *v) for name, v in options.items()}  # type: ignore[misc]
+
+
+def delete_records(cluster: LocalKafka, topic: str, partition: int, before: int) -> None:
+    """Let the records below an offset age out."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    told = admin.delete_records([RawTopicPartition(topic, partition, before)])
+    for future in told.values():
+        future.result(20)
+
+
+def stays(condition: Callable[[], object], seconds: float, message: str) -> None:
+    """Watch that something stays true for a while."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert condition(), message
+        time.sleep(0.05)
