@@ -13,7 +13,7 @@ from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target
 from spark_jobs.source.bounds import STARTING, ByTimestamp
 from spark_jobs.source.collection import without_collection
-from spark_jobs.source.commits import Committer
+from spark_jobs.source.commits import CommitReport, Committer
 from spark_jobs.source.committed import ask_group, committed_start
 from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
@@ -65,6 +65,12 @@ class Planner:
         self._say_parked_after = float("-inf")
         self._acked = -1
         commits = options.commit_offsets and options.group
+        self.stands: Offsets = {}
+        """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
+        self.planned: Mapping[str, Any] = {}
+        """The end of the newest plan, as Spark was told."""
+        self.parked: Mapping[TopicPartition, str] = {}
+        """What the newest plan left out, and why."""
         self.committer = Committer(feed, commits, self._clock) if commits else None
 
     @property
@@ -162,15 +168,22 @@ class Planner:
                 _log.warning("the last commit to group %s did not go through in time", self.options.group)
         if self.cuts is not None:
             self.cuts.note_planned(end)
+        self.planned = end
         return end
 
     def _stands(self, start: Mapping[str, Any]) -> None:
         """Spark has recorded everything before `start`, which it asks to plan from."""
-        if self.committer is None or start in (self._stood, self._first):
+        if start == self._stood:
             return
         self._stood = start
         stood = parse_offsets(start, what=CHECKPOINT)
-        self.committer.stands(self.cuts.delivered(stood) if self.cuts is not None else stood)
+        self.stands = stood if self.cuts is None else self.cuts.delivered(stood)
+        if self.committer is not None and start != self._first:
+            self.committer.stands(self.stands)
+
+    def commit_report(self) -> CommitReport | None:
+        """Say how committing to a group goes; None: nothing is committed."""
+        return None if self.committer is None else self.committer.report
 
     def report(self) -> OffsetsJson | None:
         """Return the known end of every followed partition, for the query's progress.
@@ -300,6 +313,7 @@ class Planner:
             self._acked = view.generation
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
+        self.parked = parked
         now = self._clock.monotonic()
         if parked.keys() == self._parked or now < self._say_parked_after:
             return

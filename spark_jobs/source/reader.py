@@ -17,11 +17,13 @@ from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, State
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
+from discovery.store.locations import default_state_dir
 from spark_jobs.source.arbiter import TcpArbiter, Ticket
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
 from spark_jobs.source.feeds import FeedFactory, chosen_feed, opened_cuts
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
+from spark_jobs.source.status import StatusFile
 
 _log = logging.getLogger("kafka_discovery.source")
 _RUN = uuid.uuid4().hex[:12]
@@ -78,6 +80,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._refusal = refusal
         self._feed_factory = feed_factory
         self._planner: Planner | None = None
+        self._status: StatusFile | None = None
 
     # -- driver -------------------------------------------------------------------------------------------------
 
@@ -89,6 +92,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options, feed))
+            self._status = StatusFile(self._planner, self._options.state_dir or default_state_dir())
+            self._status.start()
         return self._planner
 
     @_border
@@ -170,7 +175,11 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
         Runs: driver; blocks <= 5 s.
         """
+        if self._status is not None:
+            self._status.stop()
         if self._planner is not None:
+            if self._planner.committer is not None:
+                self._planner.committer.stop()
             self._planner.feed.stop()
             if self._planner.cuts is not None:
                 self._planner.cuts.close()
