@@ -110,7 +110,7 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
     StatusFile(plan, tmp_path, feed.clock).write_if_due()
     registry = CollectorRegistry()
     registry.register(SourceCollector(lambda: [("daily", told(tmp_path))]))
-    text = generate_latest(registry).decode()
+    text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert 'kafka_discovery_source_lag_records{query="daily",source="dau"} 49.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="failsafe"} 1.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="fresh"} 0.0' in text
