@@ -20,6 +20,7 @@ from spark_jobs.source.offsets import Offsets, OffsetsJson
 from spark_jobs.source.plan import describe
 
 _log = logging.getLogger("kafka_discovery.source")
+_MOST_DOUBLINGS = 6
 
 
 class RangeCoordinator:
@@ -38,6 +39,8 @@ class RangeCoordinator:
         self._number = 0
         self._doubtful: dict[TopicPartition, CutRecord] = {}
         self._said: set[tuple[int, TopicPartition]] = set()
+        self._fruitless: dict[TopicPartition, int] = {}
+        """How often in a row a partition was cut before its first record."""
 
     def open(self) -> None:
         """Become the holder of the ledger and read it.
@@ -134,6 +137,11 @@ class RangeCoordinator:
         """Return the records in force."""
         return self._pending
 
+    def patience_factor(self, partitions: Collection[TopicPartition]) -> int:
+        """Return by what to lengthen the wait before a cut, so that a slow leader is not cut for ever: 1 to 64."""
+        times = max((self._fruitless.get(tp, 0) for tp in partitions), default=0)
+        return int(2 ** min(times, _MOST_DOUBLINGS))
+
     def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
         """Tell whether a range that goes back does so because of a cut."""
         return any(r.topic_partition == tp and (r.end, r.cut) == (planned, until) for r in self._state.records.values())
@@ -175,7 +183,15 @@ class RangeCoordinator:
                 self._keep(settlement.cuts)
                 _say_cuts(settlement.cuts)
             self._plan = settlement.plan
+            self._count_fruitless(settlement.ends, plan)
             return dict(settlement.ends)
+
+    def _count_fruitless(self, ends: Mapping[TopicPartition, int], plan: Plan) -> None:
+        for tp, end in ends.items():
+            if end == plan.ranges[tp].start:
+                self._fruitless[tp] = self._fruitless.get(tp, 0) + 1
+            else:
+                self._fruitless.pop(tp, None)
 
     def _in_force(self, number: int) -> Plan:
         if self._plan is None or self._plan.number != number:

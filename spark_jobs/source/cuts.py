@@ -167,7 +167,7 @@ class Cuts:
             port=self._server.port,
             token=self._server.token,
             plan=plan.number,
-            cut_after_seconds=self._options.after_seconds,
+            cut_after_seconds=self._options.after_seconds * self._coordinator.patience_factor(undecided),
             undecided=undecided,
         )
 

@@ -76,8 +76,9 @@ class SparkDriver:
         checkpoint: Path | None = None,
         source: str = "kafka-discovery",
         trigger: str | None = "100 milliseconds",
+        shape: str = "rows",
     ) -> "Query":
-        """Start a query; `trigger=None` reads what is there and ends."""
+        """Start a query; `trigger=None` reads what is there and ends. For `shape` see the driver's main module."""
         self._started += 1
         name = f"query-{self._started}"
         checkpoint = checkpoint or self.folder / name
@@ -90,8 +91,19 @@ class SparkDriver:
             checkpoint=str(checkpoint),
             rows=str(query.file),
             trigger=trigger,
+            shape=shape,
         )
         return query
+
+    def kill_workers(self) -> int:
+        """SIGKILL the Python workers that run tasks now, as a host short of memory would; returns how many."""
+        assert self._process is not None
+        daemons = [pid for pid, _ in _session(self._process.pid) if _is_daemon(pid)]
+        workers = [pid for pid, parent in _session(self._process.pid) if parent in daemons]
+        for pid in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(workers)
 
     def tasks(self) -> int:
         """Count the tasks that occupy slots now."""
@@ -154,6 +166,23 @@ class SparkDriver:
         if "error" in answer:
             raise AssertionError(f"{what}: {answer['error']}")
         return answer["value"]
+
+
+def _session(session: int) -> list[tuple[int, int]]:
+    """Return the processes of one session with their parents."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                found.append((int(stat.parent.name), int(fields[1])))
+    return found
+
+
+def _is_daemon(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 class Query:

@@ -28,11 +28,23 @@ class Driver:
         return action(**command)
 
     def do_start(
-        self, *, name: str, source: str, options: dict[str, str], checkpoint: str, rows: str, trigger: str | None
+        self,
+        *,
+        name: str,
+        source: str,
+        options: dict[str, str],
+        checkpoint: str,
+        rows: str,
+        trigger: str | None,
+        shape: str,
     ) -> str:
         frame = self._spark.readStream.format(source).options(**options).load()
-        chosen = frame.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
-        writer = chosen.writeStream.option("checkpointLocation", checkpoint).foreachBatch(_keeper(Path(rows)))
+        writer = _shaped(frame, shape).writeStream.option("checkpointLocation", checkpoint)
+        if shape == "parquet":
+            writer = writer.format("parquet").option("path", f"{checkpoint}.parquet")
+        else:
+            writer = writer.foreachBatch(_keeper(Path(rows), actions=2 if shape == "twice" else 1))
+            writer = writer.outputMode("update" if shape == "count" else "append")
         timed = writer.trigger(processingTime=trigger) if trigger else writer.trigger(availableNow=True)
         self._queries[name] = timed.start()
         return str(self._queries[name].runId)
@@ -46,6 +58,10 @@ class Driver:
             "planned": (progress := query.lastProgress) is not None and progress["sources"][0]["endOffset"] is not None,
             "run_id": str(query.runId),
         }
+
+    def do_parquet(self, path: str) -> list[tuple[Any, ...]]:
+        """Read what a parquet sink holds, as its own log says."""
+        return [tuple(row) for row in self._spark.read.parquet(path).collect()]
 
     def do_stop(self, name: str) -> None:
         self._queries[name].stop()
@@ -62,13 +78,23 @@ class Driver:
         return len(context.statusTracker().getExecutorInfos()) - 1
 
 
-def _keeper(rows: Path) -> Callable[[DataFrame, int], None]:
-    """Keep the rows of each batch as one line; files hold a batch up between its plan and its tasks, or at its end."""
+def _shaped(frame: DataFrame, shape: str) -> DataFrame:
+    """Rows as they are (also `twice` and `parquet`), a union with itself, or a running count by partition."""
+    if shape == "count":
+        counted = frame.groupBy("topic", "partition").count()
+        return counted.selectExpr("topic", "partition", "count as offset", "cast(null as string) as value")
+    chosen = frame.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+    return chosen.union(chosen) if shape == "union" else chosen
+
+
+def _keeper(rows: Path, *, actions: int = 1) -> Callable[[DataFrame, int], None]:
+    """Keep the rows of each batch, one line for each action; files hold it up between plan and tasks, or at its end."""
 
     def keep(batch: DataFrame, batch_id: int) -> None:
         _append(rows, {"begun": batch_id})
         _while_exists(rows.with_suffix(".hold"))
-        _append(rows, {"batch": batch_id, "rows": [tuple(row) for row in batch.collect()]})
+        for _ in range(actions):
+            _append(rows, {"batch": batch_id, "rows": [tuple(row) for row in batch.collect()]})
         _while_exists(rows.with_suffix(".linger"))
 
     return keep

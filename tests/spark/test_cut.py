@@ -1,11 +1,15 @@
 """Batches that end without their dead leaders, and repair themselves: every row once, whatever dies in between."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_driver import Query, SparkDriver
+from tests.spark.support_driver import Query, SparkDriver, joined
 from tests.spark.support_fixtures import StartQuery, heal, replicas
-from tests.spark.support_oracle import Load
+from tests.spark.support_oracle import Load, Row, assert_exactly_once
 from tests.support import eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -22,6 +26,13 @@ def a_planned_batch(cluster: LocalKafka, topic: str, query: Query) -> None:
     query.hold()
     query.file.with_suffix(".linger").unlink()
     eventually(query.in_flight, 30, "a planned batch")
+
+
+@pytest.fixture
+def own_driver(tmp_path: Path) -> Iterator[SparkDriver]:
+    """A driver to kill, whose tasks may be tried again."""
+    with SparkDriver(tmp_path, master="local[6,4]") as driver:
+        yield driver
 
 
 def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_ends_without_them_and_they_resume_exactly(
@@ -49,3 +60,61 @@ def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_ends_without_
     said = [line for line in driver.log().splitlines() if topic_name in line]
     assert any("cut, since nobody could be read from" in line and f"{topic_name}-0" in line for line in said)
     assert any("set back to where they were cut" in line and f"{topic_name}-1" in line for line in said)
+
+
+SHAPES = ("twice", "union", "count", "parquet")
+"""Two actions on each batch, a union with itself, a stateful count, and Spark's own file sink."""
+
+
+def started(driver: SparkDriver, cluster: LocalKafka, topic: str) -> list[Query]:
+    def start(shape: str) -> Query:
+        options = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "subscribe": topic,
+            "sourceId": shape,
+            "stateDir": str(driver.folder / "ledgers"),
+        }
+        return driver.query(options, checkpoint=driver.folder / shape, shape=shape)
+
+    return [start(shape) for shape in SHAPES]
+
+
+def kept_exactly(runs: Sequence[Sequence[Query]], wanted: Sequence[Row]) -> bool:
+    """Compare what all runs delivered in each shape; waits are the caller's."""
+    twice, union, count = (joined(*(run[index] for run in runs)) for index in range(3))
+    counts = {tp: max(row.offset for row in count if row.partition == tp) for tp in {row.partition for row in count}}
+    return (
+        len(twice) == len(wanted) and len(union) == 2 * len(wanted) and counts == Counter(r.partition for r in wanted)
+    )
+
+
+def test_given_every_kind_of_sink_when_leaders_workers_and_the_driver_die_then_each_row_is_once_in_each(
+    breakable: LocalKafka, own_driver: SparkDriver, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas(ALL_SIX, copies=1))
+    with Load(breakable.bootstrap_servers, topic_name, range(6)) as load:
+        first = started(own_driver, breakable, topic_name)
+        for query in first[:3]:
+            query.wait_rows(6)
+            query.hold()
+        for query in first[:3]:
+            eventually(query.in_flight, 30, "a planned batch")
+        load.wait_more(100)
+        breakable.kill([1, 2])
+        for query in first[:3]:
+            query.release()
+        own_driver.kill_workers()
+        eventually(lambda: "cut, since nobody could be read from" in own_driver.log(), 60, "a cut")
+        own_driver.kill()
+        own_driver.start()
+        second = started(own_driver, breakable, topic_name)
+        heal(breakable)
+        load.wait_more(100, partitions={0, 1}, deadline_seconds=60)
+        load.stop()
+    wanted = load.acknowledged
+    second[0].wait_until(lambda: kept_exactly([first, second], wanted), "every row in every sink")
+    assert_exactly_once(joined(first[0], second[0]), wanted)
+    assert set(Counter(joined(first[1], second[1])).values()) == {2}
+    path = str(own_driver.folder / "parquet.parquet")
+    eventually(lambda: len(own_driver.ask("parquet", path=path)) >= len(wanted), 60, "every row in the files")
+    assert_exactly_once([Row(*row) for row in own_driver.ask("parquet", path=path)], wanted)

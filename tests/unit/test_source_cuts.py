@@ -1,0 +1,236 @@
+"""The planner with cuts, over a scripted feed and a ledger in a file; tasks are what their tickets say."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from discovery.core.errors import DataLossError, KafkaUnreachableError, StateError
+from discovery.core.model import TopicPartition
+from discovery.feed.base import PartitionView
+from discovery.fetch import FetchRange
+from spark_jobs.source.coordinator import RangeCoordinator
+from spark_jobs.source.coordinator_server import CoordinatorServer
+from spark_jobs.source.cut_options import CutOptions
+from spark_jobs.source.cuts import Cuts
+from spark_jobs.source.ledger_file import FileLedger
+from spark_jobs.source.options import parse_options
+from spark_jobs.source.planner import Planner
+from tests.fakes.feed import ScriptedFeed, partition_view, tp, view_of
+
+TWO = {tp(0): partition_view(0, 10), tp(1): partition_view(0, 10)}
+START = {"t": {"0": 0, "1": 0}}
+
+
+class Run:
+    """One run of a query: a planner with its own coordinator over the ledger that all runs share."""
+
+    def __init__(self, folder: Path, partitions: Mapping[TopicPartition, PartitionView], **options: str) -> None:
+        self.feed = ScriptedFeed(view_of(partitions))
+        self.coordinator = RangeCoordinator(FileLedger(folder, "s"))
+        self.server = CoordinatorServer(self.coordinator, host="127.0.0.1")
+        self.cuts = Cuts(self.coordinator, self.server, CutOptions(host="127.0.0.1"))
+        self.cuts.open()
+        given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "startingOffsets": "earliest", **options}
+        self.planner = Planner(self.feed, parse_options(given), self.feed.clock, cuts=self.cuts)
+
+    def latest(self, start: Mapping[str, Any], max_rows: int | None = None) -> Any:
+        return self.planner.latest_offsets(start, max_rows)
+
+    def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+        tasks, _, _ = self.planner.tasks(start, end)
+        return {r.topic_partition.partition: (r.start_offset, r.end_offset) for task in tasks for r in task}
+
+    def undecided(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> set[int]:
+        ticket = self.planner.tasks(start, end)[2]
+        return set() if ticket is None else {place.partition for place in ticket.undecided}
+
+    def cut(self, partition: int, at: int) -> None:
+        plan = self.coordinator.current()
+        assert plan is not None
+        self.coordinator.decide(plan.number, {tp(partition): at})
+
+    def first_batch(self) -> Any:
+        start = self.planner.initial_offsets()
+        end = self.latest(start)
+        self.planner.initial_offsets()
+        self.planner.tasks(start, end)
+        return end
+
+
+StartRun = Callable[..., Run]
+
+
+@pytest.fixture
+def start_run(tmp_path: Path) -> Iterator[StartRun]:
+    runs: list[Run] = []
+
+    def start(partitions: Mapping[TopicPartition, PartitionView] = TWO, **options: str) -> Run:
+        for run in runs:
+            run.cuts.close()
+        runs.append(Run(tmp_path, partitions, **options))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.cuts.close()
+
+
+def test_given_a_cut_when_the_next_batches_are_planned_then_it_goes_back_and_is_read_on(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    assert end == {"t": {"0": 10, "1": 10}}
+    run.cut(0, 3)
+    run.feed.show_partitions({tp(0): partition_view(0, 30), tp(1): partition_view(0, 15)})
+    back = run.latest(end)
+    assert back == {"t": {"0": 3, "1": 15}}, "the others go on in the same batch"
+    assert run.ranges(end, back) == {1: (10, 15)}
+    on = run.latest(back)
+    assert on == {"t": {"0": 30, "1": 15}}
+    assert run.ranges(back, on) == {0: (3, 30)}
+
+
+def test_given_a_cut_when_rows_are_limited_or_the_query_holds_then_it_still_goes_back(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3)
+    again = start_run({tp(0): partition_view(None, None, leader=None), tp(1): TWO[tp(1)]}, onParked="hold")
+    assert again.ranges(START, end) == {0: (0, 3), 1: (0, 10)}
+    back = again.latest(end, max_rows=1)
+    assert back == {"t": {"0": 3, "1": 10}}
+    assert again.undecided(end, back) == set()
+    assert again.latest(back) is back
+
+
+def test_given_a_cut_when_the_log_lost_records_since_then_the_rewind_comes_before_the_loss(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3)
+    run.feed.show_partitions({tp(0): partition_view(5, 8), tp(1): TWO[tp(1)]})
+    back = run.latest(end)
+    assert back == {"t": {"0": 3, "1": 10}}
+    with pytest.raises(DataLossError, match="t-0 begins at offset 5 but the query stands at 3"):
+        run.latest(back)
+
+
+def test_given_a_driver_that_died_after_a_cut_when_the_batch_is_replayed_then_it_ends_there_again(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3)
+    again = start_run()
+    assert again.ranges(START, end) == {0: (0, 3), 1: (0, 10)}
+    assert again.undecided(START, end) == set(), "what was not cut then is full now"
+    back = again.latest(end)
+    assert back == {"t": {"0": 3, "1": 10}}
+    third = start_run()
+    assert third.ranges(end, back) == {}, "the rewind itself, replayed"
+    assert third.latest(back) == {"t": {"0": 10, "1": 10}}
+
+
+def test_given_a_very_first_batch_when_it_is_replayed_then_it_begins_where_it_began(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    again = start_run({tp(0): partition_view(4, 40), tp(1): partition_view(4, 40)})
+    forgotten = again.planner.initial_offsets()
+    assert forgotten == {"t": {"0": 4, "1": 4}}, "retention moved on, and Spark asks anew"
+    assert again.ranges(forgotten, end) == {0: (0, 10), 1: (0, 10)}
+    assert again.latest(end) == {"t": {"0": 40, "1": 40}}
+
+
+def test_given_a_new_partition_that_was_cut_when_replayed_then_its_beginning_is_the_recorded_one(
+    start_run: StartRun,
+) -> None:
+    run = start_run({tp(0): partition_view(0, 10)})
+    end = run.first_batch()
+    run.feed.show_partitions({tp(0): partition_view(0, 10), tp(1): partition_view(4, 10)})
+    more = run.latest(end)
+    run.planner.tasks(end, more)
+    run.cut(1, 6)
+    again = start_run({tp(0): partition_view(0, 10), tp(1): partition_view(None, None, leader=None)})
+    assert again.ranges(end, more) == {1: (4, 6)}
+
+
+def test_given_two_scans_of_one_batch_when_leaders_move_between_them_then_both_get_the_same_plan(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    end = run.first_batch()
+    number = run.coordinator.current()
+    run.feed.show_partitions({place: partition_view(0, 10, leader=2) for place in TWO})
+    assert run.ranges(START, end) == {0: (0, 10), 1: (0, 10)}
+    assert run.coordinator.current() is number
+    run.cut(0, 3)
+    assert run.ranges(START, end) == {0: (0, 3), 1: (0, 10)}, "a later scan is told what was cut"
+    assert run.undecided(START, end) == {1}
+
+
+def test_given_a_partition_read_in_pieces_when_planned_then_it_is_never_cut(start_run: StartRun) -> None:
+    run = start_run({tp(0): partition_view(0, 1000), tp(1): partition_view(0, 10)}, minPartitions="6")
+    start = run.planner.initial_offsets()
+    end = run.latest(start)
+    tasks, _, ticket = run.planner.tasks(start, end)
+    pieces: list[FetchRange] = [r for task in tasks for r in task if r.topic_partition == tp(0)]
+    assert len(pieces) > 1
+    assert ticket is not None
+    assert ticket.undecided == {tp(1)}
+
+
+def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_it_gets_more_time(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    start, end = START, run.first_batch()
+    waits = []
+    for _ in range(3):
+        ticket = run.planner.tasks(start, end)[2]
+        assert ticket is not None
+        waits.append(ticket.cut_after_seconds)
+        run.cut(0, 0)
+        back = run.latest(end)
+        start, end = back, run.latest(back)
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_given_a_bounded_run_when_cut_then_it_ends_with_an_error_and_never_as_a_success(start_run: StartRun) -> None:
+    run = start_run(startupTimeout="5s")
+    run.planner.fix_target()
+    end = run.first_batch()
+    run.cut(0, 3)
+    run.feed.show_partitions({tp(0): partition_view(None, None, leader=None), tp(1): TWO[tp(1)]})
+    back = run.latest(end)
+    assert back == {"t": {"0": 3, "1": 10}}
+    with pytest.raises(KafkaUnreachableError, match=r"Trigger.AvailableNow cannot reach its end: .* t-0"):
+        run.latest(back)
+
+
+def test_given_no_ledger_when_a_checkpoint_goes_on_then_nothing_is_planned(start_run: StartRun) -> None:
+    with pytest.raises(StateError, match="the checkpoint is not new, but no ledger of its cuts is at"):
+        start_run().latest({"t": {"0": 5}})
+    with pytest.raises(StateError, match="the checkpoint is not new, but no ledger of its cuts is at"):
+        start_run().ranges({"t": {"0": 5}}, {"t": {"0": 6}})
+
+
+def test_given_a_checkpoint_that_was_edited_when_planning_then_it_fails_closed(start_run: StartRun) -> None:
+    run = start_run()
+    run.first_batch()
+    run.cut(0, 3)
+    with pytest.raises(StateError, match="the checkpoint was rolled back or edited"):
+        start_run().latest({"t": {"0": 7, "1": 10}})
+
+
+def test_given_a_first_batch_of_another_query_when_replayed_then_it_fails_closed(start_run: StartRun) -> None:
+    start_run().first_batch()
+    run = start_run()
+    start = run.planner.initial_offsets()
+    with pytest.raises(StateError, match="the checkpoint's first batch is not the one in the ledger"):
+        run.ranges(start, {"t": {"0": 2}})
+
+
+def test_given_a_plan_that_goes_back_without_a_cut_when_made_into_tasks_then_it_is_refused(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    with pytest.raises(DataLossError, match="the checkpoint plans t-0 back from offset 10 to 4"):
+        run.ranges(end, {"t": {"0": 4, "1": 10}})
