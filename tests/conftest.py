@@ -5,6 +5,7 @@ import threading
 from collections.abc import Generator, Iterator
 
 import pytest
+import structlog
 
 from discovery.core.errors import BUG_PHRASE
 from tests import leftovers
@@ -36,6 +37,22 @@ def _logging_as_before() -> Iterator[None]:
     for logger, handlers, propagate, level in before:
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Undo what a command that ran in this process did to the logs: later tests read them."""
+    loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery", "spark_jobs")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    was_configured, processors = structlog.is_configured(), structlog.get_config()
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+    if was_configured:
+        structlog.configure(**processors)
+    else:
+        structlog.reset_defaults()
 
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:
