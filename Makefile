@@ -58,3 +58,11 @@ bench-core: setup ## The figures of the README, Spark's own source beside ours (
 .PHONY: bench-planning
 bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partitions, beside Spark's own source (5 minutes)
 	$(BIN)/python -m benchmarks.planning
+
+.PHONY: bench-idle
+bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queries, beside Spark's own source (8 minutes)
+	$(BIN)/python -m benchmarks.idle
+
+.PHONY: soak-source
+soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
+	$(BIN)/python -m benchmarks.soak

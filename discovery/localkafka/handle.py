@@ -11,7 +11,7 @@ from discovery.localkafka.admin import wait_until
 from discovery.localkafka.keeper_client import KeeperClient
 from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.members import Members
-from discovery.localkafka.properties import ClusterSettings, port_name
+from discovery.localkafka.properties import ClusterSettings, port_name, render
 from discovery.localkafka.record import ClusterRecord
 from discovery.localkafka.topics import Topics
 
@@ -126,6 +126,23 @@ class ClusterHandle:
     def wait_registered(self, ids: Collection[int], *, registered: bool = True, deadline_seconds: float = 60.0) -> None:
         """Wait until metadata lists all (or, with `registered=False`, none) of these brokers."""
         launch.await_registered(self._members(), ids, registered=registered, deadline_seconds=deadline_seconds)
+
+    def log_requests(self, *, deadline_seconds: float = 60.0) -> None:
+        """Let every broker write one line per request into its log (`logs/<broker id>.log`), until it restarts.
+
+        Raises:
+            BrokerStartError: Kafka's own tool failed. KafkaUnreachableError: not in time.
+
+        Runs: any thread; blocks about 2 s per broker (a JVM each).
+        """
+        members, deadline = self._members(), time.monotonic() + deadline_seconds
+        client = members.files.config("client.properties")
+        members.files.write_private(client, render(members.record.java_client_options))
+        for broker_id in self.broker_ids:
+            arguments = ["kafka.admin.ConfigCommand", "--bootstrap-server", self.address(broker_id)]
+            arguments += ["--command-config", str(client), "--entity-type", "broker-loggers"]
+            arguments += ["--entity-name", str(broker_id), "--alter", "--add-config", "kafka.request.logger=DEBUG"]
+            launch.run_tool(members, "configs", arguments, deadline)
 
     # -- topics -------------------------------------------------------------------------------------------------
 

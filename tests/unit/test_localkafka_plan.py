@@ -13,6 +13,7 @@ from discovery.localkafka.properties import (
     controller_properties,
     kafka_uuid,
     meta_properties,
+    port_names,
     render,
 )
 from discovery.localkafka.reassign import plan_reassignment, to_json
@@ -51,6 +52,26 @@ def test_given_users_when_a_broker_is_configured_then_its_listener_asks_for_pass
     wanted = broker_properties(settings, 1, port=20000, controller_port=20001, data="/d", admin_password="x")  # noqa: S106 - no secret
     assert "CLIENT:SASL_PLAINTEXT" in wanted["listener.security.protocol.map"]
     assert 'user_ann="secret"' in wanted["listener.name.client.plain.sasl.jaas.config"]
+
+
+def test_given_more_listeners_when_a_broker_is_configured_then_each_has_its_port_its_protocol_and_its_options() -> None:
+    settings = ClusterSettings(listeners={"MUTUAL": {"security.protocol": "SSL", "ssl.client.auth": "required"}})
+    assert port_names(settings, 2) == ("2", "2/MUTUAL")
+    wanted = broker_properties(
+        settings, 2, port=20000, controller_port=20001, data="/d", listener_ports={"MUTUAL": 20002}
+    )
+    assert wanted["listeners"] == "CLIENT://127.0.0.1:20000,MUTUAL://127.0.0.1:20002"
+    assert wanted["listener.security.protocol.map"] == "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,MUTUAL:SSL"
+    assert wanted["listener.name.mutual.ssl.client.auth"] == "required"
+    assert "listener.name.mutual.security.protocol" not in wanted
+
+
+@pytest.mark.parametrize("listeners", [{"CLIENT": {"security.protocol": "SSL"}}, {"x": {}}, {"X": {}}])
+def test_given_a_listener_that_cannot_be_when_settings_are_made_then_the_rule_is_named(
+    listeners: dict[str, dict[str, str]],
+) -> None:
+    with pytest.raises(ConfigError, match="use capitals and digits"):
+        ClusterSettings(listeners=listeners)
 
 
 def test_given_a_controller_when_configured_then_it_is_its_own_quorum() -> None:

@@ -1,0 +1,199 @@
+"""What a query costs while little happens: `make bench-idle`, or one case: `python -m benchmarks.idle requests`.
+
+`start`: time to the first row of a new query. `overhead`: how long Spark says its triggers took with a handful of
+records, and how much processor time a query without any takes. `requests`: what idle queries ask of the brokers,
+counted in the brokers' own request logs. Both sources in one run on the same brokers.
+"""
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.family import cpu_seconds, descendants, jvm_of
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    Watched,
+    environment,
+    fill,
+    running_query,
+    say,
+    spark_session,
+    summary,
+    write_result,
+)
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+
+STARTS = 6
+"""Pairs; the first is cold and told apart."""
+QUERIES = (1, 10, 30)
+PARTITIONS = 6
+COUNT_SECONDS = 20.0
+TOPIC = "events"
+TRIGGER = "200 milliseconds"
+Result = dict[str, Any]
+_REQUEST = re.compile(r'"requestApiKeyName":"([A-Z_]+)".*?"clientId":"([^"]*)"')
+
+
+def start() -> Result:
+    """New query on a topic with records to the first finished batch, pair by pair."""
+    taken: dict[str, list[float]] = {OURS: [], NATIVE: []}
+    with _three_brokers() as cluster, spark_session(native=True) as spark:
+        fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 10)
+        for number in range(STARTS):
+            for source in (OURS, NATIVE) if number % 2 else (NATIVE, OURS):
+                with running_query(spark, cluster.bootstrap_servers, TOPIC, source=source) as query:
+                    taken[source].append(query.first_row_seconds(60) or 60.0)
+                say(f"{source}: first row after {taken[source][-1]:.2f} s")
+    return {source: {"cold": round(values[0], 3), **summary(values[1:])} for source, values in taken.items()}
+
+
+def overhead() -> Result:
+    """Ten records every half second: what a trigger takes; then nothing: what the query costs the processor."""
+    result: Result = {"trigger": TRIGGER}
+    with _three_brokers() as cluster, spark_session(native=True) as spark:
+        for source in (NATIVE, OURS):
+            fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 1)
+            with running_query(spark, cluster.bootstrap_servers, TOPIC, source=source, trigger=TRIGGER) as query:
+                query.first_row_seconds(60)
+                for _ in range(40):
+                    fill(cluster.bootstrap_servers, TOPIC, 2, 5)
+                    time.sleep(0.5)
+                durations = _durations(query)[5:]
+                busy = _cpu_share(spark, 15.0)
+            result[source] = {
+                "batches": len(durations),
+                "trigger_milliseconds": summary([d["triggerExecution"] for d in durations]),
+                "latest_offset_milliseconds": summary([d.get("latestOffset", 0) for d in durations]),
+                "idle_cores": busy,
+            }
+            say(f"{source}: trigger p50 {result[source]['trigger_milliseconds']['p50']} ms, idle {busy} cores")
+    return result
+
+
+def requests() -> Result:
+    """1, 10 and 30 idle queries, default trigger of Spark: requests per second at all brokers, by kind."""
+    result: Result = {"seconds": COUNT_SECONDS, "brokers": 3, "partitions": PARTITIONS}
+    with _three_brokers() as cluster, spark_session(native=True) as spark:
+        fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 10)
+        cluster.log_requests()
+        for source in (NATIVE, OURS):
+            told = result[source] = {}
+            for count in QUERIES:
+                with contextlib.ExitStack() as stack:
+                    queries = [
+                        stack.enter_context(running_query(spark, cluster.bootstrap_servers, TOPIC, source=source))
+                        for _ in range(count)
+                    ]
+                    settled = [q.first_row_seconds(240) for q in queries]
+                    time.sleep(5.0)
+                    before = _requests(cluster.folder)
+                    began = time.monotonic()
+                    time.sleep(COUNT_SECONDS)
+                    seconds, after = time.monotonic() - began, _requests(cluster.folder)
+                    told[str(count)] = _rates(before, after, seconds)
+                    told[str(count)]["running"] = sum(
+                        s is not None and q.query.isActive for s, q in zip(settled, queries, strict=True)
+                    )
+                say(f"{source}, {count} queries: {told[str(count)]}")
+                time.sleep(3.0)
+    return result
+
+
+@contextlib.contextmanager
+def _three_brokers() -> Iterator[LocalKafka]:
+    with LocalKafka(ClusterSettings(brokers=3)) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS, replication_factor=1)
+        yield cluster
+
+
+def _durations(query: Watched) -> list[dict[str, float]]:
+    raw = [p if isinstance(p, dict) else json.loads(p.json) for p in query.query.recentProgress]
+    return [p["durationMs"] for p in raw if p["numInputRows"] > 0]
+
+
+def _cpu_share(spark: SparkSession, seconds: float) -> float:
+    """Return how many cores Spark's processes use together."""
+    family = (jvm_of(spark), *descendants(jvm_of(spark)))
+    before, began = {pid: cpu_seconds(pid) for pid in family}, time.monotonic()
+    time.sleep(seconds)
+    spent = sum(max(0.0, cpu_seconds(pid) - used) for pid, used in before.items())
+    return round(spent / (time.monotonic() - began), 3)
+
+
+def _requests(folder: Path) -> Counter[str]:
+    """Count the clients' requests in the logs of all brokers so far; brokers ask one another, too, and are left out."""
+    counted: Counter[str] = Counter()
+    for log in sorted((folder / "logs").glob("[0-9]*.log")):
+        with log.open(errors="replace") as lines:
+            counted.update(
+                found.group(1)
+                for line in lines
+                if "Completed request" in line and (found := _REQUEST.search(line)) and "broker" not in found.group(2)
+            )
+    return counted
+
+
+def _rates(before: Counter[str], after: Counter[str], seconds: float) -> Result:
+    kinds = {kind: round((after[kind] - before[kind]) / seconds, 1) for kind in sorted(after)}
+    return {
+        "per_second": round(sum(kinds.values()), 1),
+        "kinds": {kind: rate for kind, rate in kinds.items() if rate > 0},
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+CASES: dict[str, Callable[[], Result]] = {"start": start, "overhead": overhead, "requests": requests}
+
+
+def section(result: Result) -> str:
+    """Return these figures as a section of the benchmarks' page."""
+    rows: list[str] = []
+    if "start" in result:
+        rows += [_row("new query to the first finished batch, warm", result["start"], lambda r: f"{r['p50']:.2f} s")]
+        rows += [_row("the same, first of the session", result["start"], lambda r: f"{r['cold']:.2f} s")]
+    if "overhead" in result:
+        told = result["overhead"]
+        rows += [_row("a trigger with ten records", told, lambda r: f"{r['trigger_milliseconds']['p50']:.0f} ms")]
+        rows += [_row("a query without records, trigger 200 ms", told, lambda r: f"{r['idle_cores']:.2f} cores")]
+    for count in result.get("requests", {}).get(OURS, {}):
+        of = {source: result["requests"][source][count] for source in (OURS, NATIVE)}
+        rows += [_row(f"requests at the brokers, {count} idle queries", of, lambda r: f"{r['per_second']:.0f}/s")]
+    head = ["| what | kafka-discovery | Spark's own source |", "|---|---|---|"]
+    return "\n".join(("## Idle", "", _TEXT, "", *head, *rows, ""))
+
+
+def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
+    return f"| {what} | {show(by_source[OURS])} | {show(by_source[NATIVE])} |"
+
+
+_TEXT = """`make bench-idle`. Medians of pairs in one run; three brokers, six partitions, trigger 200 ms. Requests are
+counted in the brokers' own request logs, those of brokers among themselves left out. 50 queries of either source take
+longer to start than this machine should be busy for, so 30 is the largest number here."""
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named, and write `build/bench/idle.json` after each."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"benchmarks.idle: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
+    result: Result = {"environment": environment()}
+    for name in names or CASES:
+        print(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}", flush=True)
+        result[name] = CASES[name]()
+        path = write_result("idle", result)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,37 @@
+"""The short version of `make soak-source`, in a process of its own: it needs a Spark that nobody else uses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS = 45
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_given_leaders_that_move_all_the_time_when_a_query_reads_on_then_its_processes_do_not_grow(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.soak", str(SECONDS)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2_000:]
+    told = json.loads((tmp_path / "build/bench/soak.json").read_text())
+    assert told["alive"]
+    assert told["leader_moves"] >= 2
+    assert told["peak"]["runner_mib"] > 0
+    assert told["peak"]["worker_mib"] > 0
+    growth = told["growth"]
+    assert growth["runner_threads"] < 15, told
+    assert growth["worker_threads"] < 15, told
+    assert growth["runner_files"] < 25, told
+    assert growth["worker_files"] < 25, told
+    assert growth["runner_mib"] < 25, told
+    assert growth["worker_mib"] < 60, told
