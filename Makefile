@@ -66,3 +66,7 @@ bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queri
 .PHONY: soak-source
 soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
 	$(BIN)/python -m benchmarks.soak
+
+.PHONY: bench-stall
+bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
+	$(BIN)/python -m benchmarks.stall

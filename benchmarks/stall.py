@@ -7,6 +7,7 @@ stops, and the rows of all finished batches must be the records in the log, neit
 
 import argparse
 import itertools
+import json
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.harness import (
     NATIVE,
     OURS,
+    OUTPUT,
     Watched,
     environment,
     load,
@@ -32,7 +34,9 @@ from discovery.localkafka.properties import ClusterSettings
 _BROKERS = (1, 2, 3, 4, 5, 6)
 _PAIRS = tuple(itertools.combinations(_BROKERS, 2))
 _ROWS_PER_SECOND = 1_000.0
-_WATCH_SECONDS = 10.0
+_WATCH_SECONDS = 12.0
+_SHORT_WATCH_SECONDS = 6.0
+"""Enough where no election is waited for."""
 _WARM_BATCHES = 5
 _CATCH_UP_SECONDS = 90.0
 CASES: dict[str, dict[str, Any]] = {
@@ -62,19 +66,22 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
             with load(servers, "t", len(_BROKERS), rows_per_second=_ROWS_PER_SECOND):
                 query.wait(lambda w: len(w.batches) >= 3 * _WARM_BATCHES, 90)
                 quiet = query.longest_gap(query.batches[_WARM_BATCHES][0], query.batches[-1][0])
-                gaps = list(_rounds(cluster, query, rng, rounds))
+                watch = _SHORT_WATCH_SECONDS if name.endswith("file") else _WATCH_SECONDS
+                gaps = list(_rounds(cluster, query, rng, rounds, watch))
             told = {"rounds": len(gaps), "gap_seconds": summary(gaps), "gap_before_seconds": round(quiet, 3)}
             return told | {"alive": query.query.isActive} | _check(query, servers)
 
 
-def _rounds(cluster: LocalKafka, query: Watched, rng: random.Random, rounds: int) -> Iterator[float]:
+def _rounds(
+    cluster: LocalKafka, query: Watched, rng: random.Random, rounds: int, watch_seconds: float
+) -> Iterator[float]:
     for number in range(rounds):
         pair = list(rng.choice(_PAIRS))
         time.sleep(rng.uniform(0.0, 0.5))  # anywhere in a batch
         killed_at = time.monotonic()
         cluster.kill(pair)
-        query.watch(_WATCH_SECONDS)
-        gap = query.longest_gap(killed_at - 0.5, killed_at + _WATCH_SECONDS)
+        query.watch(watch_seconds)
+        gap = query.longest_gap(killed_at - 0.5, killed_at + watch_seconds)
         say(f"round {number + 1}: brokers {pair} killed, gap {gap:.2f} s, alive {query.query.isActive}")
         yield gap
         cluster.restart(pair)
@@ -111,11 +118,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--native-rounds", type=int, default=3, help="of the cases that wait for leaders: minutes each")
     given = parser.parse_args()
-    result: dict[str, Any] = {"environment": environment()}
+    kept = OUTPUT / "stall.json"
+    # Cases take minutes each: runs one after the other fill one file.
+    result: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     for name in given.cases:
         say(f"{name}:")
         waits = CASES[name]["source"] == NATIVE or not CASES[name]["options"]
-        result[name] = measure(name, given.native_rounds if waits else given.rounds)
+        environment_now = environment()
+        result[name] = {"environment": environment_now} | measure(name, given.native_rounds if waits else given.rounds)
         say(str({key: value for key, value in result[name].items() if key != "gap_seconds"}))
         say(f"wrote {write_result('stall', result)}")
 

@@ -17,11 +17,14 @@ from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView, Interest
 from discovery.store.locations import default_state_dir
+from spark_jobs.checkpoint import amend
 from spark_jobs.checkpoint.files import Checkpoint, Severity, Writer, read_checkpoint
 from spark_jobs.checkpoint.judge import Pending, Position, Report, judge
 from spark_jobs.source.ledger_file import read_ledger
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
+app.command()(amend.adopt)
+app.command()(amend.cut)
 _TELL_SECONDS = 10.0
 
 Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
