@@ -53,7 +53,7 @@ def cut(
     if not range_.start <= at < range_.end:
         raise ConfigError(f"--at: {at} is not in the planned range [{range_.start}, {range_.end}) of {tp}")
     typer.echo(
-        f"batch {number} plans [{range_.start}, {range_.end}) of {tp}; it will end at {at}, and the rest comes when the "
+        f"batch {number} plans [{range_.start}, {range_.end}) of {tp}; it will end at {at}, the rest comes when the "
         f"leader is back. The sink must not hold any record of {tp} with an offset of {at} to {range_.end - 1} yet: "
         "look there first, for what it holds would come twice"
     )
