@@ -278,6 +278,9 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
     )
     _learn(turn, brokers)
     returned = [topic.name for topic in answer.topics if topic.name in turn.state.absences]
+    if old is not None and turn.state.confirmed_at is None:
+        # A saved view: its topics may have been made anew while nobody looked.
+        returned += [t.name for t in answer.topics if t.name in old.topics and t.name not in turn.state.topic_ids]
     turn.state = replace(
         turn.state,
         confirmed_at=turn.now,

@@ -1,8 +1,9 @@
 """May a topic have been made anew behind our back? Plain metadata carries no topic id, and ids are asked seldom.
 
-Two signs cost nothing: a topic that an answer missed is named again, and an end or a leader epoch went back. Then the
-id is asked at once, and until it was told the topic's offsets are shown to nobody: the new topic's would be taken for
-the old one's, so that its first records were skipped.
+Three signs cost nothing: a topic that an answer missed is named again, an end or a leader epoch went back, and a topic
+is known from a saved view that nobody has confirmed yet. Then the id is asked at once, and until it was told the
+topic's offsets are shown to nobody: the new topic's would be taken for the old one's, so that its first records were
+skipped.
 """
 
 from collections.abc import Iterable, Mapping

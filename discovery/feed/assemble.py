@@ -101,7 +101,7 @@ class Assembler:
             reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
         leader = state.snapshot.broker(metadata.leader_id)
         return PartitionView(
-            topic_id=topic.topic_id,
+            topic_id=None if topic.name in state.doubts else topic.topic_id,
             leader_id=metadata.leader_id,
             leader=leader.address if leader else None,
             leader_epoch=offsets.leader_epoch,

@@ -85,6 +85,8 @@ class FeedView:
     missing_topics: tuple[TopicName, ...] = ()
     """Subscribed by name and not there, confirmed."""
     addresses: Mapping[BrokerAddress, AddressReport] = field(default_factory=lambda: MappingProxyType({}))
+    last_run_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
+    """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None

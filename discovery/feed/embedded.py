@@ -16,7 +16,17 @@ from discovery.core.answers import MetadataFailure, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import GatewayError, KafkaUnreachableError, StateError
-from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Generation, Isolation, LoopState, TopicPartition
+from discovery.core.model import (
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    Generation,
+    Isolation,
+    LoopState,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
@@ -95,6 +105,8 @@ class EmbeddedFeed:
         self._factory = factory or ConfluentGatewayFactory(options, self._policy)
         self._vetter = vetter or LibrdkafkaVetter(options, self._policy)
         self._assembler = Assembler(interest)
+        self._named = source_id is not None
+        self._last_run_topic_ids: dict[TopicName, TopicId] = {}
         self._changed = threading.Condition()
         self._confirmed_at: float | None = None
         self._view = FeedView(
@@ -126,6 +138,10 @@ class EmbeddedFeed:
             if self._store is not None:
                 self._open_store(self._store)
                 snapshot = self._store.load(self._bootstrap, cluster_id=self._cluster_id)
+            if snapshot is not None and self._named:
+                # A view that others save too may hold an older id than this source has read.
+                topics = (*snapshot.topics.values(), *(tomb.topic for tomb in snapshot.tombstones.values()))
+                self._last_run_topic_ids = {t.name: t.topic_id for t in topics if t.topic_id is not None}
             salt = int.from_bytes(os.urandom(4), "big")
             state = initial_state(self._bootstrap, snapshot=snapshot, cluster_id=self._cluster_id, salt=salt)
             self._calls = ThreadedCalls(
@@ -283,6 +299,8 @@ class EmbeddedFeed:
         """Runs: the loop's thread."""
         mono_to_wall = self._clock.wall() - self._clock.monotonic()
         view = self._assembler.assemble(picture, mono_to_wall=mono_to_wall)
+        if self._last_run_topic_ids:
+            view = replace(view, last_run_topic_ids=self._last_run_topic_ids)
         with self._changed:
             self._view = view
             self._confirmed_at = picture.state.confirmed_at

@@ -40,6 +40,7 @@ class LossGuard:
         self._options = options
         self._clock = clock
         self._topic_ids: dict[TopicPartition, TopicId] = {}
+        self._restarts = options.restart_recreated
         self._accepted: set[tuple[TopicPartition, LossKind]] = set()
         self._confirm_after = float("-inf")
 
@@ -48,6 +49,22 @@ class LossGuard:
         for tp, partition in view.partitions.items():
             if partition.topic_id is not None:
                 self._topic_ids.setdefault(tp, partition.topic_id)
+
+    def resume(self, start: Offsets, view: FeedView) -> None:
+        """Take over from the last run of this source under which ids it read: a topic may be another one by now."""
+        for tp in start:
+            if (known := view.last_run_topic_ids.get(tp.topic)) is not None:
+                self._topic_ids.setdefault(tp, known)
+
+    def refuse_recreated(self, planned: Offsets, view: FeedView) -> None:
+        """Refuse to replay a batch over a topic that was made anew since it was planned.
+
+        Raises:
+            DataLossError: names the partitions.
+        """
+        losses = [loss for loss in self._losses(planned, view) if loss.kind is LossKind.RECREATED]
+        if losses and not self._restarts:
+            raise DataLossError(summarize(tuple(losses)))
 
     def gone(self) -> set[TopicPartition]:
         """Return the partitions that do not exist any more, with the loss accepted."""
@@ -78,8 +95,8 @@ class LossGuard:
             return Checked(view=view, resets={}, settled=False)
         losses = self._losses(start, view)
         self._confirm_after = float("-inf")
-        if losses and self._options.fail_on_data_loss:
-            raise DataLossError(summarize(losses))
+        if fatal := tuple(loss for loss in losses if not self._may_accept(loss)):
+            raise DataLossError(summarize(fatal))
         resets = self._accept(losses, view, on_reset)
         placed = all(loss.kind in _NOTHING_TO_SET or loss.topic_partition in resets for loss in losses)
         return Checked(view=view, resets=resets, settled=placed)
@@ -95,13 +112,19 @@ class LossGuard:
         )
         return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)
 
+    def _may_accept(self, loss: Loss) -> bool:
+        if loss.kind is LossKind.RECREATED:
+            return self._restarts
+        return not self._options.fail_on_data_loss
+
     def _accept(
         self, losses: tuple[Loss, ...], view: FeedView, on_reset: Callable[[TopicPartition, int], None]
     ) -> Offsets:
         """Go on behind lost records; returns where partitions are set to."""
         resets: Offsets = {}
         for loss in losses:
-            _log.warning("data loss accepted (failOnDataLoss=false): %s", loss.text)
+            option = "onTopicRecreated=restart" if loss.kind is LossKind.RECREATED else "failOnDataLoss=false"
+            _log.warning("data loss accepted (%s): %s", option, loss.text)
             tp, known = loss.topic_partition, view.partitions.get(loss.topic_partition)
             if loss.kind in _NOTHING_TO_SET:
                 # Nothing to set: a range that begins too early is cut by the worker, which knows the newest start.

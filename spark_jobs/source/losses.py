@@ -21,6 +21,7 @@ class LossKind(Enum):
     """A partition of the checkpoint does not exist, or is not followed any more."""
 
 
+RECREATED_REMEDY = 'set onTopicRecreated to "restart" to read the new topic from its beginning'
 REMEDY = 'set failOnDataLoss to "false" to go on without these records, or start with a new checkpoint'
 
 
@@ -130,4 +131,5 @@ def summarize(losses: tuple[Loss, ...], *, limit: int = 5) -> str:
     Runs: anywhere (pure).
     """
     more = f"; and {len(losses) - limit} partitions more" if len(losses) > limit else ""
-    return f"data loss: {'; '.join(loss.text for loss in losses[:limit])}{more}; {REMEDY}"
+    remedy = f"{RECREATED_REMEDY}, or {REMEDY}" if any(loss.kind is LossKind.RECREATED for loss in losses) else REMEDY
+    return f"data loss: {'; '.join(loss.text for loss in losses[:limit])}{more}; {remedy}"

@@ -56,6 +56,7 @@ KNOWN = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "onTopicRecreated",
     "includeHeaders",
     "onParked",
     "startupTimeout",
@@ -96,6 +97,8 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
+    restart_recreated: bool = False
+    """Read a topic that was made anew from its beginning; else it is data loss that fails the query."""
     include_headers: bool = False
     on_parked: OnParked = OnParked.CONTINUE
     startup_timeout_seconds: float = 600.0
@@ -171,6 +174,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=_optional(given, "minPartitions", _positive),
         max_records_per_partition=_optional(given, "maxRecordsPerPartition", _positive),
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        restart_recreated=_restarts(given),
         include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
         on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
         startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
@@ -242,6 +246,11 @@ def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
         notes.append("groupIdPrefix has no effect: kafka.group.id is given too and goes first")
     notes += [f"{name} has no effect here: {reason}" for name, reason in WITHOUT_EFFECT.items() if name in given]
     return tuple(notes)
+
+
+def _restarts(given: Mapping[str, str]) -> bool:
+    default = "fail" if _flag("failOnDataLoss", given.get("failOnDataLoss", "true")) else "restart"
+    return _one_of("onTopicRecreated", given.get("onTopicRecreated", default), ("fail", "restart")) == "restart"
 
 
 def _need_group(group: str | None, options: Mapping[str, bool]) -> None:

@@ -64,6 +64,7 @@ class Planner:
         self._parked: frozenset[TopicPartition] = frozenset()
         self._say_parked_after = float("-inf")
         self._acked = -1
+        self._resumed = False
         commits = options.commit_offsets and options.group
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
@@ -217,10 +218,15 @@ class Planner:
             first, last = parse_offsets(start, what=CHECKPOINT), parse_offsets(end, what=CHECKPOINT)
         view = self._patience.current()
         if not self._patience.lived:
-            view = self._patience.usable_view(lambda v: all(tp in v.partitions for tp in last))
+            view = self._patience.usable_view(
+                lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
+            )
+            if self._first is None:
+                self._guard.resume(last, view)
+                self._guard.refuse_recreated(last, view)
         if self.cuts is not None:
             first = self.cuts.true_start(first, end)
-        if self.options.fail_on_data_loss:
+        if self.options.fail_on_data_loss and not self.options.restart_recreated:
             refuse_rewinds(first, last, is_cut=self.cuts.is_rewind if self.cuts is not None else None)
         if self.cuts is None:
             return self._pack(first, last, view), view.bootstrap, None
@@ -270,6 +276,10 @@ class Planner:
 
     def _plan_rest(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
         resets: Offsets = {}
+        if not self._resumed:
+            self._resumed = True
+            if self._first is None:
+                self._guard.resume(start, view)
         if (shape := (view.generation, view.missing_topics)) != self._checked:
             self._checked = None
             checked = self._guard.check(start, view, on_reset=self._move_target)

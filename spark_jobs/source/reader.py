@@ -17,13 +17,12 @@ from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, State
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.store.locations import default_state_dir
 from spark_jobs.source.arbiter import TcpArbiter, Ticket
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
 from spark_jobs.source.feeds import FeedFactory, chosen_feed, opened_cuts
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
-from spark_jobs.source.status import StatusFile
+from spark_jobs.source.status import StatusFile, told_by_file
 
 _log = logging.getLogger("kafka_discovery.source")
 _RUN = uuid.uuid4().hex[:12]
@@ -67,7 +66,12 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     """
 
     def __init__(
-        self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed, *, refusal: str | None = None
+        self,
+        options: SourceOptions,
+        feed_factory: FeedFactory = chosen_feed,
+        *,
+        refusal: str | None = None,
+        tell: Callable[[Planner], StatusFile | None] = told_by_file,
     ) -> None:
         """Keep the options; no I/O, no thread.
 
@@ -75,7 +79,9 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             options: Checked.
             feed_factory: Makes the feed when the driver asks for something.
             refusal: Why there is nothing to read. Told by the first call, because Spark hides what constructors raise.
+            tell: Begins to tell how the source is doing.
         """
+        self._tell = tell
         self._options = options
         self._refusal = refusal
         self._feed_factory = feed_factory
@@ -92,8 +98,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options, feed))
-            self._status = StatusFile(self._planner, self._options.state_dir or default_state_dir())
-            self._status.start()
+            self._status = self._tell(self._planner)
         return self._planner
 
     @_border

@@ -183,6 +183,17 @@ ROWS = (
         ),
     ),
     Row(
+        "onTopicRecreated",
+        "fail, or restart with failOnDataLoss=false",
+        "new",
+        "A topic that was deleted and made anew, found by its id: `fail` names it, `restart` reads the new one from "
+        "its beginning. With a `sourceId` also where that happened while the query was down.",
+        (
+            "unit/test_source_planner.py::test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restarts",
+            "spark/test_faults_topics.py::test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides",
+        ),
+    ),
+    Row(
         "includeHeaders",
         "false",
         "same",

@@ -21,6 +21,7 @@ from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import TopicPartition, Verdict
 from discovery.core.verdict import WRONG
 from discovery.feed.base import FeedView, PartitionFeed
+from discovery.store.locations import default_state_dir
 from spark_jobs.source.commits import CommitReport
 from spark_jobs.source.offsets import Offsets
 from spark_jobs.source.options import SourceOptions
@@ -138,6 +139,16 @@ class StatusFile:
             if not self._failing:
                 _log.warning("the status of this source cannot be written: %s", error)
             self._failing = True
+
+
+def told_by_file(planner: Standing) -> StatusFile:
+    """Begin to tell about a planner, in its state folder.
+
+    Runs: driver's source runner, once.
+    """
+    status = StatusFile(planner, planner.options.state_dir or default_state_dir())
+    status.start()
+    return status
 
 
 def remove_dead(status_folder: Path) -> None:

@@ -81,3 +81,23 @@ def test_given_a_recreated_topic_when_loss_is_accepted_then_the_same_query_reads
     query.wait_rows(len(wanted))
     query.assert_alive()
     assert_exactly_once(query.rows(), wanted)
+
+
+def test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    _fill(breakable, topic_name, 10, "old")
+    query = start_query(topic_name, checkpoint="query", sourceId=topic_name)
+    query.wait_rows(20)
+    query.stop()
+    breakable.delete_topic(topic_name)
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    # Longer than the old one: nothing but its id tells.
+    _fill(breakable, topic_name, 30, "new")
+    failed = start_query(topic_name, checkpoint="query", sourceId=topic_name)
+    assert f"topic {topic_name} was recreated" in failed.wait_failure()
+    assert not failed.values()
+    restarted = start_query(topic_name, checkpoint="query", sourceId=topic_name, onTopicRecreated="restart")
+    restarted.wait_rows(60)
+    assert restarted.values() == {f"new-{p}-{i}" for p in range(2) for i in range(30)}

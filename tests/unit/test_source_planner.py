@@ -332,7 +332,8 @@ def test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_wi
     feed, plan = losing(partition)
     with pytest.raises(DataLossError) as error:
         plan.latest_offsets({"t": {"0": 10}}, None)
-    assert str(error.value).startswith(f"data loss: {text}; set failOnDataLoss")
+    assert str(error.value).startswith(f"data loss: {text}; set ")
+    assert 'set failOnDataLoss to "false"' in str(error.value)
     assert feed.refreshes == 1
 
 
@@ -372,6 +373,50 @@ def test_given_losses_are_accepted_when_planned_then_it_goes_on_behind_them(
     feed.show_partitions({tp(0): partition})
     assert plan.latest_offsets(end, None) == {"t": {"0": partition.high_watermark}}
     assert feed.refreshes == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "fails"),
+    [
+        ({}, True),
+        ({"failOnDataLoss": "false"}, False),
+        ({"onTopicRecreated": "restart"}, False),
+        ({"failOnDataLoss": "false", "onTopicRecreated": "fail"}, True),
+    ],
+)
+@pytest.mark.parametrize("seen", [True, False], ids=["while it ran", "while it was down"])
+def test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restarts(
+    options: dict[str, str], *, fails: bool, seen: bool
+) -> None:
+    again = partition_view(2, 50, topic_id=TopicId("id-2"))
+    if seen:
+        feed, plan = losing(again, **options)
+    else:
+        feed = feed_with({tp(0): again}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})
+        plan = planner(feed, **options)
+    start = {"t": {"0": 10}}
+    if fails:
+        with pytest.raises(DataLossError, match='set onTopicRecreated to "restart" to read the new topic from its'):
+            plan.latest_offsets(start, None)
+        return
+    end = plan.latest_offsets(start, None)
+    assert end == {"t": {"0": 2}}
+    assert plan.tasks(start, end)[0] == ()
+    assert plan.latest_offsets(end, None) == {"t": {"0": 50}}
+
+
+def test_given_a_batch_planned_over_a_topic_recreated_since_when_replayed_then_its_old_range_is_not_read() -> None:
+    ids = {TopicName("t"): TopicId("id-1")}
+    feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
+    with pytest.raises(DataLossError, match="was recreated"):
+        planner(feed).tasks({"t": {"0": 5}}, {"t": {"0": 10}})
+
+
+def test_given_a_new_query_under_an_old_name_when_its_topic_is_another_then_nothing_is_lost() -> None:
+    ids = {TopicName("t"): TopicId("id-1")}
+    feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
+    plan = planner(feed, startingOffsets="earliest")
+    assert plan.latest_offsets(plan.initial_offsets(), None) == {"t": {"0": 50}}
 
 
 def test_given_a_topic_that_is_gone_when_confirmed_then_it_is_data_loss() -> None:

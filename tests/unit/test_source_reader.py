@@ -34,7 +34,7 @@ def reader_over(feed: ScriptedFeed, **options: str) -> KafkaDiscoveryStreamReade
         assert options.bootstrap
         return feed
 
-    return KafkaDiscoveryStreamReader(parse_options({**OPTIONS, **options}), factory)
+    return KafkaDiscoveryStreamReader(parse_options({**OPTIONS, **options}), factory, tell=lambda _: None)
 
 
 def test_given_a_source_when_made_and_pickled_then_nothing_was_asked_or_started() -> None:
