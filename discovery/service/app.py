@@ -43,8 +43,8 @@ def api_app(service: Service) -> ASGIApp:
     async def openapi(_: Request) -> Response:
         return answer(document)
 
-    async def index(request: Request) -> Response:
-        return page(service, request)
+    async def index(_: Request) -> Response:
+        return page(service)
 
     asgi = [AsgiRoute("/", index, methods=["GET"]), AsgiRoute("/openapi.json", openapi, methods=["GET"])]
     for route in routes:

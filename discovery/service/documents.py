@@ -142,11 +142,10 @@ def consumer_document(consumer: Consumer, view: FeedView | None, *, now: float) 
 
 def bad_addresses(consumer: Consumer, view: FeedView | None) -> dict[str, str]:
     """Return which addresses of a consumer's own list are not alive, and why: who still lists a removed broker?"""
-    known = view.addresses if view else {}
-    return {str(a): _why(known.get(a)) for a in consumer.bootstrap_servers if condition(_verdict(known.get(a))) in _BAD}
-
-
-_BAD = frozenset({"quarantined", "rejected"})
+    if view is None or not view.generation:
+        return {}
+    known = view.addresses
+    return {str(a): _why(known.get(a)) for a in consumer.bootstrap_servers if a not in known or _is_bad(known[a])}
 
 
 def age_of(view: FeedView | None) -> float | None:
@@ -154,13 +153,13 @@ def age_of(view: FeedView | None) -> float | None:
     return None if view is None or view.age_seconds == float("inf") else round(view.age_seconds, 3)
 
 
-def _verdict(report: AddressReport | None) -> Verdict | None:
-    return report.verdict if report else None
+def _is_bad(report: AddressReport) -> bool:
+    return condition(report.verdict) in {"quarantined", "rejected"}
 
 
 def _why(report: AddressReport | None) -> str:
     if report is None or report.verdict is None:
-        return "not asked yet"
+        return "removed from the cluster, or never known here"
     return f"{report.verdict.value}: {report.detail}" if report.detail else report.verdict.value
 
 

@@ -15,7 +15,9 @@ from discovery.core.clock import SystemClock
 from discovery.service.server import serve
 from discovery.service.service import Service
 from tests.fakes.cluster import FakeCluster, FakeNetwork
-from tests.fakes.service import FakeMaker, settings_of
+from tests.fakes.service import FAST, FakeMaker, settings_of
+
+CALM = {"topics_interval_seconds": 1.0, "offsets_interval_seconds": 1.0, "interval_seconds": 1.0}
 
 
 def obey(cluster: FakeCluster) -> None:
@@ -26,13 +28,14 @@ def obey(cluster: FakeCluster) -> None:
         print("done", flush=True)  # noqa: T201 - the answer
 
 
-def main(folder: Path, port: int, topics: int) -> None:
-    """Serve a cluster `cluster-a` of three brokers with topics `t0` … of three partitions."""
+def main(folder: Path, port: int, topics: int, rhythm: str = "fast") -> None:
+    """Serve a cluster `cluster-a` of three brokers with topics `t0` … of three partitions; `calm`: at 1 s intervals."""
     configure_logging(as_json=True)
     cluster = FakeCluster(FakeNetwork())
     for number in range(topics):
         cluster.create_topic(f"t{number}", 3)
-    settings = settings_of({"main": "cluster-a-b1:9092"}, folder, api={"port": port}, probes={"port": 0})
+    loop = FAST if rhythm == "fast" else CALM
+    settings = settings_of({"main": "cluster-a-b1:9092"}, folder, api={"port": port}, probes={"port": 0}, loop=loop)
 
     def say(api: str, probes: str) -> None:
         print(json.dumps({"api": f"http://{api}", "probes": f"http://{probes}"}), flush=True)  # noqa: T201
@@ -43,4 +46,4 @@ def main(folder: Path, port: int, topics: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -250,12 +250,12 @@ def test_given_a_consumer_that_reports_when_listed_then_lag_ack_and_dead_address
             "acked_generation": generation - 1,
             "positions": {"t": {"0": 4, "1": 0}},
             "parked": {"t": {"2": "it has no leader"}},
-            "bootstrap_servers": ["cluster-a-b1:9092", "dead:9092"],
+            "bootstrap_servers": ["cluster-a-b1:9092", "dead:9092", "removed:9092"],
         }
         described(await one.api.put("/v1/consumers/q1", json=report))
         listed = (await get(one, "/v1/consumers")).json()["consumers"]
         assert [(c["id"], c["lag"], c["behind"]) for c in listed] == [("q1", 6, True)]
-        assert list(listed[0]["bad_bootstrap_servers"]) == ["dead:9092"]
+        assert list(listed[0]["bad_bootstrap_servers"]) == ["dead:9092", "removed:9092"]
         other = await one.api.put("/v1/consumers/q1", json={**report, "instance": "host-2"})
         assert described(other).status_code == 409
         assert "consumer 'q1' is in use by 'host-1'" in other.json()["error"]

@@ -1,0 +1,200 @@
+"""The figures of the service: `python -m benchmarks.sidecar [watchers|rest|kills|load]`.
+
+Kafka is played in the service's own process, so that the brokers do not share its cores; memory and CPU include it.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support import eventually
+from tests.support_service import ServiceProcess
+
+RESULT = Path(__file__).parent / "results" / "sidecar.json"
+PROGRAM = ("-m", "tests.fakes.service_main")
+WATCHERS = 10_000
+KILLS = 100
+REST_SECONDS = 15.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def service(folder: Path, topics: int, rhythm: str) -> ServiceProcess:
+    return ServiceProcess(str(folder / "state"), "0", str(topics), rhythm, log=folder / "log", program=PROGRAM)
+
+
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def settled(one: ServiceProcess, partitions: int) -> int:
+    """Wait until all is known, and return the generation."""
+    eventually(lambda: one.json("/v1/status")["partitions"] == partitions, 120, "all partitions")
+    eventually(lambda: one.json("/v1/status")["parked"] == 0, 120, "all offsets")
+    while True:
+        told = one.json("/v1/status")["generation"]
+        time.sleep(1.5)
+        if told == one.json("/v1/status")["generation"]:
+            return int(told)
+
+
+def watchers(folder: Path) -> dict[str, Any]:
+    """Ten thousand wait; one change; how long until the last has it, and what a waiter costs."""
+    with service(folder, 1, "calm") as one:
+        generation = settled(one, 3)
+        before = resident_mb(one.pid)
+        host, _, port = one.api.removeprefix("http://").partition(":")
+        request = f"GET /v1/watch?generation={generation}&wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+        async def run() -> tuple[float, list[float], int]:
+            connections = []
+            for _ in range(WATCHERS // 100):
+                opening = [asyncio.open_connection(host, int(port)) for _ in range(100)]
+                connections += await asyncio.gather(*opening)
+            for _, writer in connections:
+                writer.write(request)
+            while f"api_waiters {WATCHERS}.0" not in (await asyncio.to_thread(one.probe, "/metrics")).text:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.2)
+            during = resident_mb(one.pid)
+            heard: list[float] = []
+            good = 0
+
+            async def hear(reader: asyncio.StreamReader) -> None:
+                nonlocal good
+                status = await reader.readline()
+                heard.append(time.monotonic())
+                good += b"200" in status
+
+            hearing = [asyncio.ensure_future(hear(reader)) for reader, _ in connections]
+            await asyncio.to_thread(one.say, "add_partitions t0 4")
+            changed = time.monotonic()
+            await asyncio.gather(*hearing)
+            for _, writer in connections:
+                writer.close()
+            return during, [at - changed for at in heard], good
+
+        during, delays, good = asyncio.run(run())
+        first = min(delays)
+        return {
+            "watchers": WATCHERS,
+            "answered_with_the_change": good,
+            "first_seconds": round(first, 3),
+            "last_seconds": round(max(delays), 3),
+            "spread_seconds": round(max(delays) - first, 3),
+            "kilobytes_per_waiter": round((during - before) * 1000 / WATCHERS, 1),
+        }
+
+
+def rest(folder: Path, topics: int) -> dict[str, Any]:
+    """Memory and CPU with nobody asking, and the time of a scrape."""
+    with service(folder, topics, "calm") as one:
+        settled(one, 3 * topics)
+        began, used = time.monotonic(), cpu_seconds(one.pid)
+        time.sleep(REST_SECONDS)
+        share = (cpu_seconds(one.pid) - used) / (time.monotonic() - began)
+        with httpx.Client(trust_env=False) as client:
+            scrapes = []
+            for _ in range(30):
+                at = time.perf_counter()
+                client.get(one.probes + "/metrics", timeout=30)
+                scrapes.append(time.perf_counter() - at)
+        return {
+            "partitions": 3 * topics,
+            "resident_megabytes": round(resident_mb(one.pid), 1),
+            "cpu_percent_of_a_core": round(100 * share, 1),
+            "scrape_milliseconds_p50": round(1000 * statistics.median(scrapes), 1),
+            "scrape_milliseconds_max": round(1000 * max(scrapes), 1),
+        }
+
+
+def kills(folder: Path) -> dict[str, Any]:
+    """Kill -9 at random moments under churn and start again: generations and epochs."""
+    generation, epochs, backwards = 0, set(), 0
+    for round_number in range(KILLS):
+        with service(folder, 1, "fast") as one:
+            told = one.json("/v1/status")
+            backwards += told["generation"] < generation
+            epochs.add(told["epoch"])
+            until = time.monotonic() + random.uniform(0.05, 0.6)
+            size = 4
+            while time.monotonic() < until:
+                one.say(f"add_partitions t0 {size}")
+                size += 1
+                generation = max(generation, one.json("/v1/status")["generation"])
+            one.send(signal.SIGKILL)
+        print(f"  kill {round_number + 1} of {KILLS}: generation {generation}", flush=True)
+    log = (folder / "log").read_text()
+    return {
+        "kills": KILLS,
+        "generation_went_back": backwards,
+        "epochs": len(epochs),
+        "damaged_state_files": log.count("state_unreadable"),
+        "generation_at_the_end": generation,
+    }
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Metadata rounds per second with one follower and with fifty: they must be the same."""
+
+    async def rounds(one: ServiceProcess, followers: int) -> float:
+        async with httpx.AsyncClient(
+            base_url=one.api, trust_env=False, timeout=30, limits=httpx.Limits(max_connections=100)
+        ) as client:
+
+            async def follow() -> None:
+                told: dict[str, Any] = {"version": 0, "epoch": ""}
+                while True:
+                    answer = await client.get("/v1/follow", params={"version": told["version"], "epoch": told["epoch"]})
+                    told = answer.json()
+
+            tasks = [asyncio.ensure_future(follow()) for _ in range(followers)]
+            before = await asyncio.to_thread(_cycles, one)
+            await asyncio.sleep(REST_SECONDS)
+            after = await asyncio.to_thread(_cycles, one)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return (after - before) / REST_SECONDS
+
+    with service(folder, 30, "calm") as one:
+        settled(one, 90)
+        return {f"{count}_followers": round(asyncio.run(rounds(one, count)), 2) for count in (1, 50)}
+
+
+def _cycles(one: ServiceProcess) -> float:
+    lines = [line for line in one.probe("/metrics").text.splitlines() if 'outcome="success"' in line]
+    return float(lines[0].rpartition(" ")[2])
+
+
+def main(names: list[str]) -> None:
+    parts = {
+        "watchers": watchers,
+        "rest_1_000": lambda folder: rest(folder, 334),
+        "rest_50_000": lambda folder: rest(folder, 16_667),
+        "load": load,
+        "kills": kills,
+    }
+    result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    for name in names or list(parts):
+        with tempfile.TemporaryDirectory() as folder:
+            result[name] = parts[name](Path(folder))
+        print(name, json.dumps(result[name]), flush=True)
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
