@@ -55,6 +55,10 @@ test-long: setup ## Property tests and the state machine with thousands of examp
 bench-core: setup ## The figures of the README, Spark's own source beside ours (20 minutes)
 	$(BIN)/python -m benchmarks.core
 
+.PHONY: bench-sidecar
+bench-sidecar: setup ## Memory, CPU, ten thousand watchers, a hundred kills of the service (8 minutes)
+	$(BIN)/python -m benchmarks.sidecar
+
 .PHONY: bench-planning
 bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partitions, beside Spark's own source (5 minutes)
 	$(BIN)/python -m benchmarks.planning

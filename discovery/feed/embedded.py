@@ -78,6 +78,7 @@ class EmbeddedFeed:
         vetter: Vetter | None = None,
         clock: Clock | None = None,
         on_picture: Callable[[Picture], None] | None = None,
+        is_idle: Callable[[], bool] = lambda: False,
     ) -> None:
         """Remember what to follow.
 
@@ -93,6 +94,7 @@ class EmbeddedFeed:
             vetter: Asks addresses; librdkafka if None.
             clock: The system's if None.
             on_picture: Hears of every picture after it is shown, on the loop's thread; must be quick.
+            is_idle: Tells whether nobody needs fresh offsets now.
         """
         self._bootstrap = tuple(bootstrap)
         self._interest = interest
@@ -100,6 +102,7 @@ class EmbeddedFeed:
         self._cluster_id = cluster_id
         self._clock = clock or SystemClock()
         self._on_picture = on_picture
+        self._is_idle = is_idle
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
         self._factory = factory or ConfluentGatewayFactory(options, self._policy)
@@ -157,6 +160,7 @@ class EmbeddedFeed:
                 clock=self._clock,
                 persistence=self._store,
                 show=self._show,
+                is_idle=self._is_idle,
             )
             self._supervisor = Supervisor(self._cycle)
             self._supervisor.start()

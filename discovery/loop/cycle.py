@@ -116,6 +116,7 @@ class Cycle:
         clock: Clock,
         persistence: Persistence | None,
         show: Callable[[Picture], None],
+        is_idle: Callable[[], bool] = lambda: False,
     ) -> None:
         """Wire the parts; asks nobody yet."""
         self._state = state
@@ -127,6 +128,7 @@ class Cycle:
         self._clock = clock
         self._persistence = persistence
         self._show = show
+        self._is_idle = is_idle
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.gateway: Gateway | None = None
         self.turned_at = clock.monotonic()
@@ -141,6 +143,7 @@ class Cycle:
         now = clock.monotonic()
         spread = fraction_of(state.salt, "grid", 0) * 0.1
         self._metadata = _Rhythm(policy.topics_interval_seconds, now)
+        self._metadata_asked_at = float("-inf")
         self._ids_asked_at = float("-inf")
         self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
 
@@ -255,7 +258,9 @@ class Cycle:
         if self.gateway is None:
             return
         gateway, serial = self.gateway, self._gateway_serial
-        if self._metadata.take(now):
+        idle = self._is_idle()
+        if self._metadata.take(now) and not (idle and now - self._metadata_asked_at < self._policy.interval_seconds):
+            self._metadata_asked_at = now
             self._start(
                 "metadata", lambda: self._metadata_answer(gateway, serial), 2 * self._policy.request_timeout_seconds
             )
@@ -263,7 +268,7 @@ class Cycle:
             work = partial(self._topic_ids_answer, gateway, serial, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
-        for ask in self._schedule.due(self.leaders(), self._book, self._state, now):
+        for ask in self._schedule.due(self.leaders(), self._book, self._state, now, idle=idle):
             self._ask_leader(gateway, serial, ask, now)
 
     def _ids_due(self, now: float) -> bool:

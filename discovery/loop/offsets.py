@@ -13,6 +13,8 @@ from discovery.loop.interest import Interest
 
 _NOT_WORTH_ASKING = WRONG | {Verdict.REFUSED, Verdict.UNRESOLVABLE}
 _SLOWEST_RETRY_SECONDS = 1.0
+_IDLE_SECONDS = 10.0
+"""How often ends are asked for where nobody needs them fresh: for lag on a page."""
 _START_OFFSETS_INTERVAL_SECONDS = 10.0
 """Retention moves the earliest offset slowly."""
 
@@ -38,12 +40,21 @@ class OffsetsSchedule:
     _asked_partitions: dict[BrokerId, frozenset[TopicPartition]] = field(default_factory=dict)
 
     def due(
-        self, leaders: Mapping[BrokerId, tuple[TopicPartition, ...]], book: OffsetBook, state: State, now: float
+        self,
+        leaders: Mapping[BrokerId, tuple[TopicPartition, ...]],
+        book: OffsetBook,
+        state: State,
+        now: float,
+        *,
+        idle: bool = False,
     ) -> list[LeaderAsk]:
-        """Return whom to ask now. A leader with a partition it was not asked about before is due at once."""
+        """Return whom to ask now. A leader with a partition it was not asked about before is due at once.
+
+        `idle`: nobody needs fresh offsets, so all are asked seldom.
+        """
         asks = []
         for leader, partitions in leaders.items():
-            if not self._is_due(leader, partitions, now) or not worth_asking(leader, state):
+            if not self._is_due(leader, partitions, now, idle=idle) or not worth_asking(leader, state):
                 continue
             known = book.offsets
             fresh = any((o := known.get(tp)) is None or o.start_offset is None for tp in partitions)
@@ -62,10 +73,12 @@ class OffsetsSchedule:
         """Note how it went: a silent leader is asked less often, up to once a second."""
         self._failures[leader] = 0 if ok else self._failures.get(leader, 0) + 1
 
-    def _is_due(self, leader: BrokerId, partitions: tuple[TopicPartition, ...], now: float) -> bool:
+    def _is_due(self, leader: BrokerId, partitions: tuple[TopicPartition, ...], now: float, *, idle: bool) -> bool:
         asked_at = self._asked_at.get(leader)
         if asked_at is None or not self._asked_partitions[leader].issuperset(partitions):
             return True
+        if idle and now - asked_at < _IDLE_SECONDS:
+            return False
         slowed = self.policy.offsets_interval_seconds * 2 ** min(self._failures.get(leader, 0), 8)
         return bool(now - asked_at >= min(slowed, max(_SLOWEST_RETRY_SECONDS, self.policy.offsets_interval_seconds)))
 

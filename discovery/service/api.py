@@ -1,6 +1,7 @@
 """What each route of the API does."""
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from discovery.service.service import Service
 _T = TypeVar("_T")
 _WAIT_SECONDS = 30.0
 _ASK_SECONDS = 10.0
+_FIRST_SECONDS = 1.0
 _EVENTS = 100
 _EARLIEST, _LATEST = -2, -1
 _DIGITS = 10
@@ -66,6 +68,10 @@ class Api:
         hub = self._service.hub(call.cluster)
         held = Position(epoch=call.text("epoch") or "", version=call.number("version", 0))
         interest, key = _interest(call.text("topics"), call.text("pattern"))
+        if hub.cluster.followed() and (shown := hub.shown()) is not None and shown.view.generation:
+            # Ends were asked for seldom until now; a reader that begins at "latest" must not begin before it.
+            with contextlib.suppress(ApiError):
+                await self._refresh(hub, _FIRST_SECONDS)
         view = await hub.wait_version(held, call.duration("wait", _WAIT_SECONDS))
         if view is None:
             raise ApiError(503, "the loop has shown nothing yet; try again")
@@ -97,7 +103,9 @@ class Api:
         """Return how the cluster is doing."""
         hub = self._service.hub(call.cluster)
         shown = hub.shown()
-        return answer(self._status(hub), headers=freshness(shown.view if shown else None))
+        if shown is None:
+            raise ApiError(503, "the loop was not started yet; try again")
+        return answer(self._status(hub), headers=freshness(shown.view))
 
     async def events(self, call: Call) -> Response:
         """Return what happened lately."""

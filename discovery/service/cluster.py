@@ -17,6 +17,9 @@ from discovery.loop.interest import Interest
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
 
+_FIRST_TURN_SECONDS = 5.0
+_FOLLOWED_SECONDS = 30.0
+"""How long after the last question about offsets they are still kept fresh."""
 EVERYTHING = ""
 """A pattern found in every name; internal topics are left out by the interest itself."""
 
@@ -40,6 +43,7 @@ class FeedMaker(Protocol):
         state_dir: Path | None,
         name: str,
         on_picture: Callable[[Picture], None],
+        is_idle: Callable[[], bool],
     ) -> EmbeddedFeed:
         """Build it; does no I/O."""
         ...
@@ -59,6 +63,7 @@ def make_feed(
     state_dir: Path | None,
     name: str,
     on_picture: Callable[[Picture], None],
+    is_idle: Callable[[], bool],
 ) -> EmbeddedFeed:
     """See `FeedMaker`: the real one, over librdkafka."""
     return EmbeddedFeed(
@@ -70,6 +75,7 @@ def make_feed(
         source_id=name,
         cluster_id=settings.pin,
         on_picture=on_picture,
+        is_idle=is_idle,
     )
 
 
@@ -91,6 +97,7 @@ class Cluster:
         self._clock = clock
         self._maker = maker
         self._latest: tuple[FeedView, Picture, float] | None = None
+        self._followed_at = float("-inf")
         self._changing = threading.Lock()
         self._feed: EmbeddedFeed | None = None
 
@@ -98,6 +105,16 @@ class Cluster:
     def feed(self) -> EmbeddedFeed | None:
         """The loop, once it was started."""
         return self._feed
+
+    def is_idle(self) -> bool:
+        """Tell whether nobody needs fresh offsets: then Kafka is asked for them seldom."""
+        return self._clock.monotonic() - self._followed_at > _FOLLOWED_SECONDS
+
+    def followed(self) -> bool:
+        """Note that somebody needs fresh offsets; tell whether they were not kept fresh until now."""
+        was_idle = self.is_idle()
+        self._followed_at = self._clock.monotonic()
+        return was_idle
 
     @property
     def scope(self) -> Interest:
@@ -155,8 +172,12 @@ class Cluster:
         def hear(picture: Picture) -> None:
             self._hear(feeds[0], picture)
 
-        feeds.append(self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear))
+        feeds.append(
+            self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, is_idle=self.is_idle)
+        )
         feeds[0].start()
+        # The first turn shows the saved view; an answer before it would tell followers that the generation went back.
+        feeds[0].wait(0, _FIRST_TURN_SECONDS)
         return feeds[0]
 
     def _hear(self, feed: EmbeddedFeed, picture: Picture) -> None:

@@ -23,6 +23,7 @@ _LOOPS_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
 """How often the configuration file is looked at."""
 _PROBE_CONNECTIONS = 256
+_Stamp = tuple[int, int, int]
 _log = structlog.get_logger("discovery.service")
 
 
@@ -48,6 +49,7 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
 
     Runs: the main thread; returns within 5 s of the signal.
     """
+    seen = _stamp(config) if config is not None else None  # a change while we start must not be missed
     await service.open()
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
@@ -68,7 +70,7 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
             service.listening = True
             on_listening(_named(api_socket), _named(probe_socket))
             await service.start()
-            tasks.add(asyncio.ensure_future(_watch_file(service, config)))
+            tasks.add(asyncio.ensure_future(_watch_file(service, config, seen)))
             await stop.wait()
         finally:
             for task in tasks:
@@ -149,11 +151,10 @@ async def _reload(service: Service, why: str) -> None:
         _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {why}")
 
 
-async def _watch_file(service: Service, config: Path | None) -> None:
+async def _watch_file(service: Service, config: Path | None, seen: _Stamp | None) -> None:
     """Reload when the file changes; looked at, not subscribed to: Kubernetes swaps links under it."""
     if config is None:
         return
-    seen = await asyncio.to_thread(_stamp, config)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         stamp = await asyncio.to_thread(_stamp, config)
@@ -162,7 +163,7 @@ async def _watch_file(service: Service, config: Path | None) -> None:
             await _reload(service, "a change of the file")
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> _Stamp | None:
     try:
         status = path.stat()
     except OSError:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -189,9 +190,8 @@ class Service:
             or new.policy(name) != self.settings.policy(name)
         }
         for name in changed:
-            self._maker(
-                new.clusters[name], new.policy(name), state_dir=None, name=name, on_picture=lambda _: None
-            ).check()
+            make = partial(self._maker, on_picture=lambda _: None, is_idle=lambda: True)
+            make(new.clusters[name], new.policy(name), state_dir=None, name=name).check()
         for name in set(self._hubs) - set(new.clusters):
             hub = self._hubs.pop(name)
             hub.close()

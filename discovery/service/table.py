@@ -104,6 +104,7 @@ def table(api: Api) -> tuple[Route, ...]:
             handler=api.status,
             summary="How the cluster is doing, in numbers and one sentence",
             response=STATUS,
+            statuses=(200, 503),
         ),
         Route(
             method="GET",

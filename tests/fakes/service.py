@@ -47,6 +47,7 @@ class FakeMaker:
         state_dir: Path | None,
         name: str,
         on_picture: Callable[[Picture], None],
+        is_idle: Callable[[], bool],
     ) -> EmbeddedFeed:
         return EmbeddedFeed(
             bootstrap=settings.bootstrap_servers,
@@ -58,6 +59,7 @@ class FakeMaker:
             factory=FakeGatewayFactory(self.network),
             vetter=FakeVetter(self.network),
             on_picture=on_picture,
+            is_idle=is_idle,
         )
 
 
