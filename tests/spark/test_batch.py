@@ -128,7 +128,7 @@ def test_given_a_frame_when_used_again_after_more_was_written_then_it_still_mean
     assert read_batch(options).count() == 4
 
 
-def test_given_mostly_dead_addresses_when_read_at_once_then_the_rows_come_and_no_process_holds_on(
+def test_given_mostly_dead_addresses_when_read_at_once_then_the_rows_come(
     filled: str, kafka_cluster: LocalKafka, read_batch: ReadBatch
 ) -> None:
     living = kafka_cluster.address(2)
