@@ -36,9 +36,9 @@ from discovery.localkafka.properties import ClusterSettings
 
 STARTS = 6
 """Pairs; the first is cold and told apart."""
-QUERIES = (1, 10, 30)
+QUERIES = (1, 10, 25)
 PARTITIONS = 6
-COUNT_SECONDS = 20.0
+COUNT_SECONDS = 15.0
 TOPIC = "events"
 TRIGGER = "200 milliseconds"
 Result = dict[str, Any]
@@ -82,7 +82,7 @@ def overhead() -> Result:
 
 
 def requests() -> Result:
-    """1, 10 and 30 idle queries, default trigger of Spark: requests per second at all brokers, by kind."""
+    """1, 10 and 25 idle queries, default trigger of Spark: requests per second at all brokers, by kind."""
     result: Result = {"seconds": COUNT_SECONDS, "brokers": 3, "partitions": PARTITIONS}
     with _three_brokers() as cluster, spark_session(native=True) as spark:
         fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 10)
@@ -179,7 +179,7 @@ def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
 
 _TEXT = """`make bench-idle`. Medians of pairs in one run; three brokers, six partitions, trigger 200 ms. Requests are
 counted in the brokers' own request logs, those of brokers among themselves left out. 50 queries of either source take
-longer to start than this machine should be busy for, so 30 is the largest number here."""
+longer to start than this machine should be busy for, so 25 is the largest number here."""
 
 
 def main(names: Sequence[str]) -> None:

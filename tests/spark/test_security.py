@@ -1,5 +1,6 @@
 """Brokers that want TLS and a login, asked with the options a JVM user has, Spark's own source beside ours."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from pyspark.sql import SparkSession
 
 from discovery.config.client_options import map_client_options
 from discovery.config.material import open_stores
-from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.model import BrokerAddress, TopicName, TopicPartition, Verdict
 from discovery.core.policy import Policy
+from discovery.fetch import FetchRange, FetchSettings, fetch
+from discovery.fetch.cache import close_all
 from discovery.kafka.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
@@ -36,6 +39,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 TOPIC = "secured"
 COUNT = 50
+TOKEN_SECONDS = 6
 KINDS = ("plain", "scram-256", "scram-512", "oauth", "pem-files", "pem-text", "pkcs12", "jks")
 OURS_ALONE = frozenset({"pem-files"})
 """Their key is encrypted as OpenSSL does today (PBES2), which Java 17 cannot open in a PEM file."""
@@ -163,6 +167,29 @@ def test_given_the_host_check_switched_off_when_vetted_then_another_name_will_do
         **trust_jks(made),
     }
     assert _refused(options, secured.address(1, listener=MISNAMED))[0] is None
+
+
+def test_given_tokens_that_expire_when_workers_read_on_then_they_are_renewed(
+    secured: LocalKafka, made: Certificates
+) -> None:
+    options = dict(accepted(made)["oauth"][1])
+    options["kafka.sasl.jaas.config"] = options["kafka.sasl.jaas.config"].replace(
+        ";", f' unsecuredLoginLifetimeSeconds="{TOKEN_SECONDS}";'
+    )
+    client = open_stores(map_client_options(options)).librdkafka
+    brokers = [BrokerAddress.parse(secured.address(1, listener=LOGIN))]
+    partition = TopicPartition(TopicName("tokens"), 0)
+    secured.create_topic("tokens", 1)
+    until, number = time.monotonic() + 1.6 * TOKEN_SECONDS, 0
+    while time.monotonic() < until:
+        produce(secured.bootstrap_servers, "tokens", "x")
+        for engine in ("native", "python"):
+            settings = FetchSettings(client_options={"group.id": engine, **client}, engine=engine)
+            ranges = [FetchRange(topic_partition=partition, start_offset=number, end_offset=number + 1)]
+            assert sum(b.num_rows for b in fetch(ranges, brokers, settings, on_waiting=lambda _: None)) == 1
+        number += 1
+        time.sleep(0.5)
+    close_all()
 
 
 def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_no_secret_is_written_anywhere(

@@ -80,6 +80,8 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "conf_destroy": (None, [_P]),
     "conf_set": (c_int, [_P, c_char_p, c_char_p, c_char_p, c_size_t]),
     "conf_set_events": (None, [_P, c_int]),
+    "conf_enable_sasl_queue": (None, [_P, c_int]),
+    "sasl_background_callbacks_enable": (_P, [_P]),
     "new": (_P, [c_int, _P, c_char_p, c_size_t]),
     "destroy": (None, [_P]),
     "set_log_queue": (c_int, [_P, _P]),
@@ -166,10 +168,20 @@ class Library:
                 self.conf_destroy(conf)
                 raise ValueError(why.value.decode(errors="replace"))
         self.conf_set_events(conf, events)
+        # Tokens of OAUTHBEARER expire, and their renewal is an event; librdkafka's own thread serves it, since ours
+        # would drop what it does not know.
+        renews = options.get("sasl.mechanism", options.get("sasl.mechanisms")) == "OAUTHBEARER"
+        if renews:
+            self.conf_enable_sasl_queue(conf, 1)
         handle = self.rd_new(kind, conf, why, len(why))
         if not handle:
             self.conf_destroy(conf)
             raise ValueError(why.value.decode(errors="replace"))
+        if renews and (error := self.sasl_background_callbacks_enable(handle)):
+            text = self.error_string(error).decode(errors="replace")
+            self.error_destroy(error)
+            self.destroy(handle)
+            raise ValueError(text)
         return int(handle)
 
 
