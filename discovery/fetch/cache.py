@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from discovery.core.clock import Clock, SystemClock
 from discovery.core.model import BrokerAddress
 from discovery.fetch.client import ClientFactory
 from discovery.fetch.consumers import CachedConsumer
@@ -9,9 +10,12 @@ from discovery.fetch.ranges import FetchSettings
 
 _CACHE_SIZE = 4
 """Worker processes serve several queries; each keeps its consumer while it is used."""
+_IDLE_SECONDS = 60.0
+"""Spark ends a worker that rests for so long; a query that uses it less often gets no more from us."""
 
 _Key = tuple[object, ...]
-_cache: dict[_Key, CachedConsumer] = {}
+_cache: dict[_Key, tuple[CachedConsumer, float]] = {}
+"""Least recently used first, each with the moment it was given back."""
 
 
 def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client: ClientFactory) -> CachedConsumer:
@@ -24,27 +28,32 @@ def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client:
 
     Runs: worker; does not block.
     """
-    cached = _cache.pop(_key(settings), None)
-    if cached is None:
+    found = _cache.pop(_key(settings), None)
+    if found is None:
         return CachedConsumer(settings, brokers, make_client)
+    cached = found[0]
     if cached.failure or (cached.all_down and cached.brokers != tuple(brokers)):
         cached.positions.clear()
         cached.rebuild(brokers)
     return cached
 
 
-def give_back(cached: CachedConsumer) -> None:
-    """Put a consumer back for the next task; the least recently used one beyond the limit is closed.
+def give_back(cached: CachedConsumer, clock: Clock | None = None) -> None:
+    """Put a consumer back for the next task; those beyond the limit, or not used for a minute, are closed.
 
     Runs: worker; does not block.
     """
     cached.rest()
+    now = (clock or SystemClock()).monotonic()
     twin = _cache.pop(_key(cached.settings), None)
     if twin is not None:
-        twin.close()
-    _cache[_key(cached.settings)] = cached
-    while len(_cache) > _CACHE_SIZE:
-        _cache.pop(next(iter(_cache))).close()
+        twin[0].close()
+    _cache[_key(cached.settings)] = (cached, now)
+    surplus = len(_cache) - _CACHE_SIZE
+    for number, (key, (other, rested_at)) in enumerate(list(_cache.items())):
+        if number < surplus or now - rested_at > _IDLE_SECONDS:
+            other.close()
+            del _cache[key]
 
 
 def close_all() -> None:
@@ -53,7 +62,7 @@ def close_all() -> None:
     Runs: tests and worker exit; does not block.
     """
     while _cache:
-        _cache.popitem()[1].close()
+        _cache.popitem()[1][0].close()
 
 
 def _key(settings: FetchSettings) -> _Key:

@@ -12,6 +12,7 @@ from discovery.fetch.cache import close_all, give_back, take
 from discovery.fetch.client import OnError, Piece, TopicAnswer
 from discovery.fetch.consumers import CachedConsumer
 from discovery.fetch.tuning import complete, limits_of
+from tests.fakes.clock import FakeClock
 
 P0, P1 = (TopicPartition(TopicName("t"), partition) for partition in range(2))
 BROKERS = (BrokerAddress("b1", 9092),)
@@ -170,6 +171,16 @@ def test_given_many_configurations_when_given_back_then_the_oldest_is_closed() -
     for number in range(6):
         give_back(take(FetchSettings(batch_rows=number + 1), BROKERS, ScriptedClient))
     assert [client.log for client in ScriptedClient.made] == [["close"], ["close"], [], [], [], []]
+
+
+def test_given_a_consumer_unused_for_a_minute_when_another_is_given_back_then_it_is_closed() -> None:
+    clock = FakeClock()
+    give_back(take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient), clock)
+    clock.advance(59)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient), clock)
+    clock.advance(2)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient), clock)
+    assert [client.log for client in ScriptedClient.made] == [["close"], []]
 
 
 @pytest.mark.parametrize("mebibytes", [8, 64, 4096])
