@@ -25,6 +25,7 @@ PAIRS = 6
 BROKERS = 2
 """One task for each leader, so two tasks here; Spark's own source makes one for each partition."""
 Result = dict[str, Any]
+NOTES: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,38 @@ def run(case: Case, name: str) -> Result:
         result[f"ratio_{figure}"] = summary([a / b for a, b in zip(ours, native, strict=True)])
         say(f"{name}: {result[f'ratio_{figure}']['p50']} x native ({figure})")
     return result
+
+
+def section(result: Result) -> str:
+    """Tell the figures in words."""
+    lines = [_line(name, found) for name, found in result.items() if name != "environment"]
+    return "\n".join(
+        [
+            "## Throughput",
+            "",
+            "`make bench-source`: millions of rows a second of a whole Spark query into `noop`, 2 tasks at a time,",
+            f"median and extremes of {PAIRS - 1} warm pairs, the sources alternating on one topic in one run.",
+            "*Steady* leaves out the first of four batches, in which each source builds its consumers; *whole* is from",
+            "`start()` to the end. Plain producer, fresh topic, no compression; two brokers with the project's usual",
+            "JVM options, which compile with C1 alone.",
+            "",
+            "| case | steady: ours | native | ratio | whole: ours | native | ratio |",
+            "|---|---|---|---|---|---|---|",
+            *lines,
+            "",
+            *NOTES,
+        ]
+    )
+
+
+def _line(name: str, found: Result) -> str:
+    cells = [name]
+    for figure in ("steady_rows_per_second", "whole_rows_per_second"):
+        for source in (OURS, NATIVE):
+            rates = found[source][figure]
+            cells.append(f"{rates['p50'] / 1e6:.2f} ({rates['min'] / 1e6:.2f}-{rates['max'] / 1e6:.2f})")
+        cells.append(f"**{found[f'ratio_{figure}']['p50']:.1f}**")
+    return f"| {' | '.join(cells)} |"
 
 
 def main(names: Sequence[str]) -> None:

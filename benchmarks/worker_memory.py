@@ -71,6 +71,29 @@ def _status(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) >> 10
 
 
+def section(result: dict[str, Any]) -> str:
+    """Tell the figures in words."""
+    lines = [
+        f"| {name} | {found['base_mib']} | {found['peak_above_mib']} |"
+        for name, found in result.items()
+        if isinstance(found, dict) and "peak_above_mib" in found
+    ]
+    return "\n".join(
+        [
+            "## Memory of a worker",
+            "",
+            "`python -m benchmarks.worker_memory`: peak of a process that reads a topic of 100 B or 1 000 B values,",
+            f"`fetchMaxMemory` {result['fetch_max_memory_mib']} MiB, as fast as it can or with 40 ms after each batch.",
+            "In MiB: before the first record (interpreter, Arrow, librdkafka, compiled loops), and above that. What",
+            "exceeds the bound is the allocator's: freed, and kept for the thread that freed it.",
+            "",
+            "| topic, engine, pace | before | above |",
+            "|---|---|---|",
+            *lines,
+        ]
+    )
+
+
 def main() -> None:
     """Measure every case with both engines, quick and slow, and write `build/bench/worker_memory.json`."""
     result: dict[str, Any] = {"environment": environment(), "fetch_max_memory_mib": MEMORY_MIB}

@@ -70,6 +70,9 @@ class Client(Protocol):
         ...
 
 
+LINGER_SECONDS = 0.01
+"""How long a poll that has something waits for more: a control record is counted as missing, but never comes."""
+
 OnError = Callable[[int, str], None]
 """Told of errors that concern no partition: librdkafka's code and text. On the caller's thread, inside its calls."""
 

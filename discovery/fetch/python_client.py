@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
-from discovery.fetch.client import OnError, Piece, TopicAnswer
+from discovery.fetch.client import LINGER_SECONDS, OnError, Piece, TopicAnswer
 from discovery.fetch.columns import to_batch
 
 _log = logging.getLogger("kafka_discovery.fetch")
@@ -48,9 +48,11 @@ class PythonClient:
 
     def read(self, ends: Mapping[TopicPartition, int], max_rows: int, timeout_seconds: float) -> Piece:
         """See `Client.read`."""
-        messages = self._consumer.consume(max_rows, timeout_seconds)
+        messages = self._consumer.consume(1, timeout_seconds)
         if not messages:
             return Piece()
+        if max_rows > 1:
+            messages += self._consumer.consume(max_rows - 1, LINGER_SECONDS)
         sorter = _Sorter({(tp.topic, tp.partition): end for tp, end in ends.items()})
         sorter.sort(messages)
         return Piece(

@@ -1,4 +1,4 @@
-"""The data plane on real brokers, without Spark: exact ranges whatever lies in the log."""
+"""The data plane on real brokers, without Spark: faults. What the engines read is compared in `tests/contract`."""
 
 import random
 import threading
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import DataLossError, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
@@ -124,42 +123,6 @@ def test_given_a_range_that_holds_only_a_control_record_when_read_after_its_neig
     assert read(kafka_cluster, [range_of(topic_name, 0, end - 1, end)], COMMITTED) == []
 
 
-def test_given_a_compacted_log_when_read_then_the_gaps_do_not_hold_it_up(
-    kafka_cluster: LocalKafka, topic_name: str
-) -> None:
-    config = {
-        "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "100", "delete.retention.ms": "100",
-    }  # fmt: skip
-    kafka_cluster.create_topic(topic_name, 1, config=config)
-
-    def first_offset_left() -> object:
-        produce(kafka_cluster.bootstrap_servers, topic_name, *[("same", str(i)) for i in range(20)])
-        rows = read(kafka_cluster, [range_of(topic_name, 0, 0, end_of(kafka_cluster, topic_name))])
-        return offsets(rows)[0]
-
-    eventually(first_offset_left, 60, "compaction")
-    end = end_of(kafka_cluster, topic_name)
-    left = offsets(read(kafka_cluster, [range_of(topic_name, 0, 0, end)]))
-    assert left[0] != 0
-    assert read(kafka_cluster, [range_of(topic_name, 0, 0, 1)]) == []
-    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, 0, int(str(left[0])) + 1)])) == left[:1]
-
-
-def test_given_nulls_headers_and_append_time_when_read_then_the_columns_say_so(
-    kafka_cluster: LocalKafka, topic_name: str
-) -> None:
-    kafka_cluster.create_topic(topic_name, 1, config={"message.timestamp.type": "LogAppendTime"})
-    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
-    producer.produce(topic_name, key=None, value=None, headers=[("h", None), ("h", b"1")])
-    producer.produce(topic_name, key=b"", value=b"")
-    assert producer.flush(20) == 0
-    rows = read(kafka_cluster, [range_of(topic_name, 0, 0, 2)], FetchSettings(include_headers=True))
-    assert [(row["key"], row["value"], row["timestampType"]) for row in rows] == [(None, None, 1), (b"", b"", 1)]
-    assert rows[0]["headers"] == [{"key": "h", "value": None}, {"key": "h", "value": b"1"}]
-    assert rows[1]["headers"] is None
-
-
 def test_given_an_iterator_closed_early_when_the_next_task_reads_then_it_misses_nothing(
     kafka_cluster: LocalKafka, topic_name: str
 ) -> None:
@@ -180,22 +143,6 @@ def test_given_large_records_when_read_then_a_batch_stays_small(kafka_cluster: L
     sizes = [batch.num_rows for batch in found]
     assert sum(sizes) == 200
     assert max(sizes[1:]) <= 40
-
-
-def test_given_deleted_records_when_read_then_it_fails_or_goes_on_behind_them(
-    kafka_cluster: LocalKafka, topic_name: str
-) -> None:
-    kafka_cluster.create_topic(topic_name, 1)
-    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20))
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
-    for future in admin.delete_records([ConfluentPartition(topic_name, 0, 8)]).values():
-        future.result(20)
-    with pytest.raises(DataLossError) as error:
-        read(kafka_cluster, [range_of(topic_name, 0, 5, 15)])
-    assert f"offsets 5 to 7 of {topic_name}-0 were deleted (it begins at 8 now)" in str(error.value)
-    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, 5, 15)], TOLERANT)) == list(range(8, 15))
-    assert read(kafka_cluster, [range_of(topic_name, 0, 5, 8)], TOLERANT) == []
-    assert offsets(read(kafka_cluster, [range_of(topic_name, 0, -2, 10)])) == [8, 9]
 
 
 def test_given_a_log_that_ends_before_the_range_when_read_then_it_fails_or_ends(
@@ -258,13 +205,14 @@ def test_given_brokers_on_new_addresses_when_the_cached_consumer_knows_nobody_th
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("engine", ["native", "python"])
 def test_given_a_wrong_password_when_read_then_it_fails_and_does_not_hang(
-    kafka_factory: KafkaFactory, topic_name: str
+    kafka_factory: KafkaFactory, topic_name: str, engine: str
 ) -> None:
     cluster = kafka_factory(brokers=1, sasl_users={"reader": "right"})
     cluster.create_topic(topic_name)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
-    settings = FetchSettings(client_options={**login, "sasl.password": "wrong"})
+    settings = FetchSettings(engine=engine, client_options={**login, "sasl.password": "wrong"})
     began = time.monotonic()
     with pytest.raises(GatewayError, match="auth"):
         read(cluster, [range_of(topic_name, 0, 0, 5)], settings)

@@ -10,7 +10,7 @@ from typing import Any
 
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
-from discovery.fetch.client import OnError, Piece, TopicAnswer
+from discovery.fetch.client import LINGER_SECONDS, OnError, Piece, TopicAnswer
 from discovery.fetch.native import layout as k
 from discovery.fetch.native.library import CONSUMER, EVENT_ERROR, EVENT_LOG, Library, Metadata, library
 from discovery.fetch.native.rows import Rows
@@ -18,6 +18,7 @@ from discovery.fetch.native.rows import Rows
 _log = logging.getLogger("kafka_discovery.fetch")
 _PARTITION_EOF, _AUTO_OFFSET_RESET, _OUT_OF_RANGE = -191, -140, 1
 _LOG_EVERY_SECONDS = 10.0
+_POINTER_BYTES = 8
 MOST_ROWS = 100_000
 """Room for the pointers of one poll."""
 
@@ -72,8 +73,11 @@ class NativeClient:
 
     def read(self, ends: Mapping[TopicPartition, int], max_rows: int, timeout_seconds: float) -> Piece:
         """See `Client.read`."""
-        wanted = min(max_rows, MOST_ROWS)
-        count = self._lib.consume_batch_queue(self._queue, int(timeout_seconds * 1000), self._rows.pointers_at, wanted)
+        wanted, at = min(max_rows, MOST_ROWS), self._rows.pointers_at
+        take = self._lib.consume_batch_queue
+        count = take(self._queue, _milliseconds(timeout_seconds), at, 1)
+        if count == 1 < wanted:
+            count += max(take(self._queue, _milliseconds(LINGER_SECONDS), at + _POINTER_BYTES, wanted - 1), 0)
         if count < wanted:
             self._serve_events()
         return self._piece(count, ends) if count > 0 else Piece()
