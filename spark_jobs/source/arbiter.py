@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tenacity
@@ -38,6 +38,17 @@ class Ticket:
     cut_after_seconds: float
     undecided: frozenset[TopicPartition]
     """Partitions whose end was open when the task was planned; all others end as planned."""
+
+
+def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket | None:
+    """Return the ticket of one task, with its own partitions alone; None where it has nothing to ask.
+
+    Runs: anywhere (pure).
+    """
+    if ticket is None:
+        return None
+    own = ticket.undecided.intersection(r.topic_partition for r in ranges)
+    return replace(ticket, undecided=own) if own else None
 
 
 class _UnansweredError(Exception):

@@ -17,7 +17,7 @@ from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, State
 from discovery.core.model import BrokerAddress
 from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
-from spark_jobs.source.arbiter import TcpArbiter, Ticket
+from spark_jobs.source.arbiter import TcpArbiter, Ticket, for_ranges
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
 from spark_jobs.source.feeds import FeedFactory, chosen_feed, opened_cuts
 from spark_jobs.source.options import SourceOptions
@@ -170,7 +170,10 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             return []
         tasks, brokers, ticket = self._plan().tasks(start, end)
         settings = fetch_settings(self._options)
-        return [RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=ticket) for ranges in tasks]
+        return [
+            RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=for_ranges(ticket, ranges))
+            for ranges in tasks
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only truth about what was read."""

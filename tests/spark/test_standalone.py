@@ -25,7 +25,8 @@ def test_given_executors_of_their_own_when_a_broker_dies_and_partitions_come_the
         Load(breakable.bootstrap_servers, topic_name, range(4)) as load,
     ):
         listed = f"{breakable.address(1)},{breakable.address(2)}"
-        query = driver.query({"kafka.bootstrap.servers": listed, "subscribe": topic_name})
+        # With a name its tasks ask the driver where their ranges end, from other processes.
+        query = driver.query({"kafka.bootstrap.servers": listed, "subscribe": topic_name, "sourceId": topic_name})
         query.wait_rows(200, 120)
         eventually(lambda: driver.ask("executors") == 2, 60, "two executors")
         # Half of the list dies: new executor processes could not start from what the user wrote.

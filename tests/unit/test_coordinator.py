@@ -11,7 +11,7 @@ import pytest
 
 from discovery.core.errors import ArbiterError, StateError
 from discovery.fetch import FetchRange
-from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host
+from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
 from spark_jobs.source.coordinator_wire import MAGIC
@@ -250,6 +250,16 @@ def test_given_a_port_in_use_when_started_then_the_option_is_named(
 def test_given_no_task_when_the_drivers_host_is_wanted_then_the_option_is_named() -> None:
     with pytest.raises(ArbiterError, match="coordinatorHost: Spark does not tell where the driver is"):
         driver_host()
+
+
+def test_given_a_ticket_when_it_goes_to_a_task_then_it_names_that_tasks_partitions_alone(
+    server: CoordinatorServer,
+) -> None:
+    assert for_ranges(None, [a_range(0)]) is None
+    mine = for_ranges(ticket(server), [a_range(0)])
+    assert mine is not None
+    assert mine.undecided == {tp(0)}
+    assert for_ranges(replace(ticket(server), undecided=frozenset({tp(1)})), [a_range(0)]) is None
 
 
 def test_given_a_ticket_when_shown_then_the_token_is_not(server: CoordinatorServer) -> None:
