@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,13 +51,18 @@ def receive_frame(connection: socket.socket) -> dict[str, Any]:
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
-    """Receive exactly so many bytes.
+    """Receive exactly so many bytes, all of them within the socket's timeout: a trickle must not hold a thread.
 
     Raises:
-        WireError: the peer hung up before.
+        WireError: the peer hung up, or was too slow.
+        OSError: nothing came at all within the socket's timeout, or the connection broke.
     """
+    timeout_seconds = connection.gettimeout()
+    deadline = time.monotonic() + (timeout_seconds or float("inf"))
     content = bytearray()
     while len(content) < count:
+        if time.monotonic() >= deadline:
+            raise WireError(f"{len(content)} of {count} bytes came in {timeout_seconds:g} s")
         part = connection.recv(min(count - len(content), 1 << 16))
         if not part:
             raise WireError("the peer hung up")

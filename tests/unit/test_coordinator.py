@@ -14,7 +14,7 @@ from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
-from spark_jobs.source.coordinator_wire import MAGIC
+from spark_jobs.source.coordinator_wire import MAGIC, WireError, receive
 from spark_jobs.source.cut import PlannedRange
 from spark_jobs.source.ledger import Entry
 from spark_jobs.source.ledger_file import FileLedger
@@ -220,6 +220,24 @@ def test_given_a_frame_that_makes_no_sense_when_sent_with_the_token_then_it_cost
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1) == b""
     assert TcpArbiter(ticket(server)).decide({a_range(0): 20}) == {a_range(0): 20}
+
+
+def test_given_a_peer_that_trickles_when_its_time_is_up_then_it_is_cut_off() -> None:
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.settimeout(0.05)
+        over = threading.Event()
+
+        def trickle() -> None:
+            while not over.wait(0.01):
+                writer.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        with pytest.raises(WireError, match="of 100000 bytes came in 0.05 s"):
+            receive(reader, 100_000)
+        over.set()
+        thread.join(5)
 
 
 def test_given_forty_workers_at_once_when_they_disagree_then_all_hear_one_end(
