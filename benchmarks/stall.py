@@ -130,8 +130,8 @@ def section(result: dict[str, Any]) -> str:
         [
             "## Two of six brokers killed under load",
             "",
-            "`make bench-stall`: kill -9 of two brokers at any moment of a batch, 1 000 records/s over six partitions, one",
-            "led by each broker, trigger 200 ms. The gap is the longest time without a finished batch that has rows,",
+            "`make bench-stall`: kill -9 of two brokers at any moment of a batch, 1 000 records/s over six partitions,",
+            "one led by each broker, trigger 200 ms. The gap is the longest time without a finished batch with rows,",
             "the batch's own duration included. At the end the rows of all batches are counted against the log.",
             "",
             "| case | rounds | gap p50 | gap p99 | longest | rows / records | target |",

@@ -234,7 +234,7 @@ def test_given_a_peer_that_trickles_when_its_time_is_up_then_it_is_cut_off() -> 
 
         thread = threading.Thread(target=trickle)
         thread.start()
-        with pytest.raises(WireError, match="of 100000 bytes came in 0.05 s"):
+        with pytest.raises(WireError, match=r"of 100000 bytes came in 0\.05 s"):
             receive(reader, 100_000)
         over.set()
         thread.join(5)
