@@ -90,4 +90,12 @@ class StuckCall:
     seconds: float
 
 
-Answer = ProbeOutcome | MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer | StuckCall
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBootstrap:
+    """The user listed other addresses while the loop runs."""
+
+    addresses: tuple[BrokerAddress, ...]
+    """1..n"""
+
+
+Answer = ProbeOutcome | MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer | StuckCall | NewBootstrap

@@ -20,6 +20,7 @@ from discovery.core.answers import (
     Answer,
     MetadataAnswer,
     MetadataFailure,
+    NewBootstrap,
     OffsetsAnswer,
     ProbeOutcome,
     StuckCall,
@@ -148,6 +149,8 @@ def _take(turn: _Turn, answer: Answer) -> None:
         case StuckCall():
             turn.announce(EventKind.STUCK_CALL, answer.name, f"{answer.name} did not return in {answer.seconds:.1f} s")
             turn.rebuild(f"{answer.name} is stuck")
+        case NewBootstrap():
+            _on_bootstrap(turn, answer)
         case _:
             assert_never(answer)
 
@@ -170,6 +173,21 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
         if turn.state.first_answer_at is None:
             turn.state = replace(turn.state, first_answer_at=turn.now)
         _learn(turn, outcome.brokers)
+
+
+def _on_bootstrap(turn: _Turn, answer: NewBootstrap) -> None:
+    """Take another list: its addresses are asked at once, those taken off it are forgotten unless they are brokers."""
+    state = turn.state
+    if answer.addresses == state.configured:
+        return
+    brokers = {b.address for b in state.snapshot.brokers} if state.snapshot else set()
+    off = set(state.configured) - set(answer.addresses) - brokers
+    kept = {a: known for a, known in state.addresses.items() if a not in off}
+    # What rests or was rejected gets another chance: that is what a user who edits the list is after.
+    listed = {a: kept[a] if a in kept and kept[a].alive else AddressState() for a in answer.addresses}
+    turn.state = replace(state, configured=answer.addresses, addresses={**kept, **listed})
+    names = ", ".join(map(str, answer.addresses))
+    turn.announce(EventKind.BOOTSTRAP_CHANGED, "bootstrap", f"the bootstrap list is now {names}")
 
 
 def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) -> None:

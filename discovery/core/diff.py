@@ -24,6 +24,7 @@ class EventKind(Enum):
     VERDICT_CHANGED = "verdict_changed"
     CLIENT_REBUILT = "client_rebuilt"
     STUCK_CALL = "stuck_call"
+    BOOTSTRAP_CHANGED = "bootstrap_changed"
 
 
 @dataclass(frozen=True, slots=True)

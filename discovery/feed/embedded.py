@@ -12,10 +12,10 @@ import structlog
 import tenacity
 
 from discovery.config.client_options import ClientOptions
-from discovery.core.answers import MetadataFailure, OffsetsAnswer
+from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock, SystemClock
-from discovery.core.errors import GatewayError, KafkaUnreachableError, StateError
+from discovery.core.errors import ConfigError, GatewayError, KafkaUnreachableError, StateError
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -31,6 +31,7 @@ from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
 from discovery.feed.base import AddressReport, FeedView, verdicts
+from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.vet import LibrdkafkaVetter
@@ -74,6 +75,7 @@ class EmbeddedFeed:
         state_dir: Path | None = None,
         source_id: str | None = None,
         cluster_id: ClusterId | None = None,
+        bootstrap_file: BootstrapFile | None = None,
         factory: GatewayFactory | None = None,
         vetter: Vetter | None = None,
         clock: Clock | None = None,
@@ -90,6 +92,8 @@ class EmbeddedFeed:
             state_dir: Where the last good view is kept; None keeps nothing.
             source_id: Names this source; one living process may hold it.
             cluster_id: The right cluster, if the user says so.
+            bootstrap_file: Holds the list, at the start and while the loop runs; where it cannot be read at the
+                start, `bootstrap` (then it may be empty otherwise) is used.
             factory: Makes pooled clients; librdkafka if None.
             vetter: Asks addresses; librdkafka if None.
             clock: The system's if None.
@@ -97,6 +101,7 @@ class EmbeddedFeed:
             is_idle: Tells whether nobody needs fresh offsets now.
         """
         self._bootstrap = tuple(bootstrap)
+        self._bootstrap_file = bootstrap_file
         self._interest = interest
         self._policy = policy or Policy()
         self._cluster_id = cluster_id
@@ -164,6 +169,9 @@ class EmbeddedFeed:
             )
             self._supervisor = Supervisor(self._cycle)
             self._supervisor.start()
+            if self._bootstrap_file is not None:
+                inbox = self._cycle.inbox
+                self._bootstrap_file.watch(lambda addresses: inbox.put(NewBootstrap(addresses=addresses)))
 
     def view(self) -> FeedView:
         """See `PartitionFeed.view`."""
@@ -234,6 +242,8 @@ class EmbeddedFeed:
 
     def stop(self) -> None:
         """See `PartitionFeed.stop`."""
+        if self._bootstrap_file is not None:
+            self._bootstrap_file.stop()
         if self._supervisor is not None:
             self._supervisor.stop()
         if self._cycle is not None and self._cycle.gateway is not None:
@@ -288,6 +298,16 @@ class EmbeddedFeed:
             gateway.commit_offsets(group, offsets, timeout_seconds=deadline.remaining(self._clock.monotonic()))
         except GatewayError as error:
             raise self._unreachable(error.detail) from error
+
+    def _read_bootstrap_file(self) -> None:
+        if self._bootstrap_file is None:
+            return
+        try:
+            self._bootstrap = self._bootstrap_file.read()
+        except ConfigError as error:
+            if not self._bootstrap:
+                raise
+            _log.warning("bootstrap_file_unreadable", error=str(error), consequence="the listed addresses are used")
 
     def _open_store(self, store: SnapshotStore) -> None:
         for attempt in tenacity.Retrying(

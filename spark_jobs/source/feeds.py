@@ -64,10 +64,12 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
     # Without it a traceback would show local variables, and those hold client options: passwords.
     configure_logging(as_json=False)
     # Workers import this module with the reader and never run a loop; without it they start 0.1 s sooner.
+    from discovery.feed.bootstrap_file import BootstrapFile  # noqa: PLC0415
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415
 
     return EmbeddedFeed(
         bootstrap=options.bootstrap,
+        bootstrap_file=BootstrapFile(options.bootstrap_file) if options.bootstrap_file is not None else None,
         interest=options.interest,
         client_options=options.client,
         policy=Policy(),

@@ -57,6 +57,7 @@ KNOWN = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "onTopicRecreated",
+    "bootstrapServersFile",
     "includeHeaders",
     "onParked",
     "startupTimeout",
@@ -81,6 +82,8 @@ class SourceOptions:
     bootstrap: tuple[BrokerAddress, ...]
     interest: Interest
     client: ClientOptions
+    bootstrap_file: Path | None = None
+    """Holds the list instead, and may be changed while the query runs."""
     starting: Bound | None = None
     """None: not given; see `stream_start` and `batch_start`."""
     starting_fallback: int | None = None
@@ -159,6 +162,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         )
     return SourceOptions(
         bootstrap=_bootstrap(given),
+        bootstrap_file=_optional(given, "bootstrapServersFile", _folder),
         interest=interest,
         client=client,
         starting=starting,
@@ -281,6 +285,10 @@ def _refuse(raw: str) -> str:
 
 
 def _bootstrap(given: Mapping[str, str]) -> tuple[BrokerAddress, ...]:
+    if "bootstrapServersFile" in given and "discoveryUrl" in given:
+        raise ConfigError("bootstrapServersFile: the service of discoveryUrl has its own list; remove one of the two")
+    if BOOTSTRAP not in given and "bootstrapServersFile" in given:
+        return ()
     if BOOTSTRAP not in given:
         raise ConfigError(f'{BOOTSTRAP}: required; list the brokers as "host:port,host:port"')
     return parse_bootstrap_servers(given[BOOTSTRAP], option=BOOTSTRAP)

@@ -194,6 +194,17 @@ ROWS = (
         ),
     ),
     Row(
+        "bootstrapServersFile",
+        "none",
+        "new",
+        "A file on the driver's host with the addresses, by commas or lines; then `kafka.bootstrap.servers` may be "
+        "left out. Looked at once a second: a changed list is used at once, a bad one is told and the old one stays.",
+        (
+            "unit/test_bootstrap_file.py::test_given_a_running_loop_when_the_file_changes_then_its_list_does",
+            "integration/test_bootstrap_file.py::test_given_a_dead_list_when_the_file_names_living_brokers_then_they_are_found",
+        ),
+    ),
+    Row(
         "includeHeaders",
         "false",
         "same",

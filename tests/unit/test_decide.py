@@ -1,4 +1,4 @@
-from discovery.core.answers import MetadataFailure, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
+from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
 from discovery.core.decide import Announce, Persist, Publish, RebuildClient
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
@@ -309,3 +309,32 @@ def test_given_a_connection_alone_when_told_then_the_verdict_stays_and_the_time_
 
 def test_given_no_pin_when_metadata_comes_then_nobody_fills_the_view() -> None:
     assert run(initial_state([address(1), address(2)]), answer(1, 2, topics=(topic(),))).state.snapshot is None
+
+
+def test_given_another_list_when_taken_then_its_addresses_are_asked_and_those_off_it_forgotten_unless_brokers() -> None:
+    state = settled(2)
+    state = run(run(state, NewBootstrap(addresses=(address(1), address(2), address(3)))).state, dead(3)).state
+    decision = run(state, NewBootstrap(addresses=(address(3), address(7))))
+    assert decision.state.configured == (address(3), address(7))
+    assert {a: known.verdict for a, known in decision.state.addresses.items()} == {
+        address(1): Verdict.ALIVE,
+        address(2): Verdict.ALIVE,
+        address(3): None,
+        address(7): None,
+    }
+    assert kinds(decision.instructions) == [EventKind.BOOTSTRAP_CHANGED]
+    assert run(decision.state, NewBootstrap(addresses=(address(3), address(7)))).instructions == ()
+
+
+def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one_is_forgotten() -> None:
+    state = run(initial_state([address(1), address(2)]), NewBootstrap(addresses=(address(2), address(3)))).state
+    assert tuple(state.addresses) == (address(2), address(3))
+
+
+def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_in_doubt_until_their_ids_are_told() -> None:
+    old = snapshot_of(settled(1, topic()))
+    state = run(initial_state([address(1)], snapshot=old), alive(1, 1)).state
+    confirmed = run(state, answer(1, topics=(topic(),)), now=1).state
+    assert set(confirmed.doubts) == set(old.topics)
+    told = run(state, TopicIdsAnswer(topic_ids=dict.fromkeys(old.topics, TopicId("x")), asked_at=0.5)).state
+    assert not run(told, answer(1, topics=(topic(),)), now=1).state.doubts
