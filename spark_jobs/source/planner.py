@@ -10,7 +10,7 @@ from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
 from spark_jobs.source.arbiter import Ticket
-from spark_jobs.source.bounded import Target
+from spark_jobs.source.bounded import Target, fresh_view
 from spark_jobs.source.bounds import STARTING, ByTimestamp
 from spark_jobs.source.collection import without_collection
 from spark_jobs.source.commits import CommitReport, Committer
@@ -93,13 +93,22 @@ class Planner:
         Runs: driver; blocks <= `startupTimeout`.
         """
         if self._first is None:
-            view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-            begins, moves = self._begin(view)
+            begins, moves = self._begin(self._first_view())
             self._begins = to_json(begins)
             self._first = to_json({**begins, **dict.fromkeys(moves, LATEST)})
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
+
+    def _first_view(self) -> FeedView:
+        view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
+        if view.partitions:
+            return view
+        # Topics that are only not known yet would be taken for new ones and read from their beginning.
+        view = fresh_view(self.feed, self._clock, self._patience, wait_seconds=self.options.startup_timeout_seconds)
+        if not view.partitions:
+            _log.warning("no topic matches %r yet; the query waits for one", self.options.interest.pattern)
+        return self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
 
     def _begin(self, view: FeedView) -> tuple[Offsets, frozenset[TopicPartition]]:
         start, interest, option = self.options.stream_start, self.options.interest, STARTING.offsets

@@ -19,7 +19,7 @@ def is_living(view: FeedView) -> bool:
 
 
 def is_usable(view: FeedView, interest: Interest) -> bool:
-    """Tell whether a view can start a query: from a living cluster, with every subscribed topic found or known missing.
+    """Tell whether a view can start a query: from a living cluster, with every named topic found or known missing.
 
     Runs: anywhere (pure).
     """
@@ -30,7 +30,8 @@ def is_usable(view: FeedView, interest: Interest) -> bool:
         return set(interest.assigned) <= set(view.partitions)
     if interest.topics:
         return bool(found) and set(interest.topics) <= found | set(view.missing_topics)
-    return bool(found)
+    # A pattern may match nothing yet, and a query that begins before its topics is what patterns are for.
+    return True
 
 
 def is_settled(view: FeedView, interest: Interest) -> bool:

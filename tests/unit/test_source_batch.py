@@ -32,6 +32,12 @@ def test_given_no_bounds_when_planned_then_all_there_is_at_a_fresh_answer_is_rea
     assert planned(feed) == [(0, 2, 12), (2, 0, 5)]
 
 
+def test_given_a_pattern_that_matches_nothing_when_planned_then_nothing_is_read() -> None:
+    feed = ScriptedFeed(view_of({}))
+    options = parse_options({"kafka.bootstrap.servers": "b1:9092", "subscribePattern": "nothing"})
+    assert plan_batch(feed, options, feed.clock)[0] == ()
+
+
 def test_given_many_records_of_one_leader_when_planned_then_its_partitions_spread_over_tasks() -> None:
     feed = ScriptedFeed(view_of({tp(i): partition_view(0, 50_000) for i in range(4)}))
     tasks, _ = plan_batch(feed, parse_options(OPTIONS), feed.clock)

@@ -71,6 +71,34 @@ def test_given_a_topic_that_does_not_exist_when_the_time_is_up_then_it_is_named(
         planner(feed, startupTimeout="30s").initial_offsets()
 
 
+def test_given_a_pattern_that_matches_nothing_when_starting_then_the_query_waits_and_reads_from_the_first_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({})
+    plan = planner_of_pattern(feed)
+    with caplog.at_level(logging.WARNING):
+        start = plan.initial_offsets()
+    assert start == {}
+    assert "no topic matches 't' yet; the query waits for one" in caplog.text
+    assert plan.latest_offsets(start, None) is start
+    feed.show_partitions({tp(0): partition_view(0, 7)})
+    end = plan.latest_offsets(start, None)
+    assert end == {"t": {"0": 7}}
+    assert [(r.start_offset, r.end_offset) for task in plan.tasks(start, end)[0] for r in task] == [(0, 7)]
+
+
+def test_given_a_pattern_whose_topics_were_only_not_known_yet_when_starting_then_they_are_no_new_ones() -> None:
+    feed = feed_with({})
+    feed.refreshed.append(view_of({tp(0): partition_view(0, 7)}))
+    plan = planner_of_pattern(feed)
+    start = plan.initial_offsets()
+    assert plan.latest_offsets(start, None) == {"t": {"0": 7}}, "where a start at latest begins"
+
+
+def planner_of_pattern(feed: ScriptedFeed) -> Planner:
+    return Planner(feed, parse_options({"kafka.bootstrap.servers": "b1:9092", "subscribePattern": "t"}), feed.clock)
+
+
 def test_given_waiting_will_not_help_when_starting_then_it_fails_at_once() -> None:
     feed = feed_with({}, fatal="the password of user u was refused; correct kafka.sasl.jaas.config")
     with pytest.raises(KafkaUnreachableError, match="password of user u was refused"):
