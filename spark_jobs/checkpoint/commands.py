@@ -12,6 +12,7 @@ import typer
 
 from discovery.config.client_options import map_client_options
 from discovery.config.logs import configure_logging
+from discovery.config.material import open_stores
 from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
@@ -30,7 +31,11 @@ _TELL_SECONDS = 10.0
 Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Ask Kafka for lag and lost records: HOST:PORT,…")]
 Client = Annotated[
-    list[str] | None, typer.Option("--client-option", help="kafka.NAME=VALUE, as for the source; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--client-option",
+        help="kafka.NAME=VALUE, as for the source, or kafka.NAME=@FILE for a secret; may be repeated.",
+    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, max=600, help="Seconds to wait for Kafka.")]
 SourceId = Annotated[str | None, typer.Option("--source-id", help="The sourceId, to look at its cuts.")]
@@ -134,7 +139,7 @@ def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
     feed = EmbeddedFeed(
         bootstrap=addresses,
         interest=Interest(topics=topics),
-        client_options=map_client_options(given),
+        client_options=open_stores(map_client_options(given)),
         policy=Policy(),
     )
     feed.start()
@@ -149,8 +154,15 @@ def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"--client-option: {name!r} has no value; write kafka.NAME=VALUE")
-    return name, value
+        raise ConfigError(f"--client-option: {name!r} has no value; write kafka.NAME=VALUE, or kafka.NAME=@FILE")
+    return name, _content(name, Path(value[1:])) if value.startswith("@") else value
+
+
+def _content(name: str, file: Path) -> str:
+    try:
+        return file.expanduser().read_text().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--client-option: {name}: cannot read {file}: {error}; name a text file") from error
 
 
 def _lines(report: Report) -> list[str]:

@@ -67,7 +67,7 @@ def judge(
         findings += _switch(checkpoint, source, reader)
         findings += _unresolved(source, reader)
         findings += _rewinds(source, cuts, reader)
-        findings += [] if view is None else _losses(source, view)
+        findings += [] if view is None else _losses(_next_reads(checkpoint, source), source.name, view)
     if checkpoint.planned is not None and not _kafka(checkpoint.planned):
         findings.append(Finding(Severity.WARNING, "no source of this query has Kafka's offsets"))
     if checkpoint.planned is None:
@@ -127,9 +127,29 @@ def _rewinds(source: SourceOffset, cuts: Pending, reader: Writer) -> list[Findin
     return [Finding(Severity.ERROR, text)]
 
 
-def _losses(source: SourceOffset, view: FeedView) -> list[Finding]:
-    losses = find_losses(source.offsets, view, isolation=Isolation.READ_UNCOMMITTED, topic_ids={})
-    return [Finding(Severity.ERROR, f"source {source.name}: {loss.text}") for loss in losses]
+def _next_reads(checkpoint: Checkpoint, source: SourceOffset) -> Offsets:
+    """Where the next start begins to read: a batch that was not recorded is read again from its beginning."""
+    return {**source.offsets, **{tp: at for tp, at in _recorded(checkpoint, source.name).items() if at >= 0}}
+
+
+def _losses(reads: Offsets, name: str, view: FeedView) -> list[Finding]:
+    losses = find_losses(reads, view, isolation=Isolation.READ_UNCOMMITTED, topic_ids={})
+    lost = {loss.topic_partition for loss in losses}
+    unknown = [(tp, why) for tp in sorted(reads) if tp not in lost and (why := _unknown(tp, view)) is not None]
+    findings = [Finding(Severity.ERROR, f"source {name}: {loss.text}") for loss in losses]
+    if unknown:
+        text = f"source {name}: not checked, so not known to be sound: {describe(unknown)}; try again once they answer"
+        findings.append(Finding(Severity.ERROR, text))
+    return findings
+
+
+def _unknown(tp: TopicPartition, view: FeedView) -> str | None:
+    known = view.partitions.get(tp)
+    if known is None:
+        return "Kafka does not name it"
+    if known.start_offset is None or known.high_watermark is None:
+        return known.parked_reason or "its leader did not tell its offsets"
+    return None
 
 
 def _unborn(checkpoint: Checkpoint, reader: Writer) -> list[Finding]:

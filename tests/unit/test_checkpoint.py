@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from discovery.cli import app
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError, StateError
+from discovery.core.model import TopicPartition
+from discovery.feed.base import PartitionView
 from spark_jobs.checkpoint.files import Severity, Writer, read_checkpoint
 from spark_jobs.checkpoint.judge import judge
 from spark_jobs.source.cut import CutRecord
@@ -146,6 +148,29 @@ def test_given_what_kafka_has_when_judged_then_lag_and_lost_records_are_told(tmp
     assert "t-1 begins at offset 9 but the query stands at 5: 4 offsets were deleted" in report.findings[-1].text
 
 
+def test_given_records_lost_from_a_batch_that_will_be_replayed_when_judged_then_it_is_not_sound(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "c", {0: '{"t": {"0": 10}}', 1: '{"t": {"0": 20}}'}, recorded=[0])
+    report = judge(read_checkpoint(folder), reader=Writer.OURS, view=view_of({tp(0): partition_view(15, 40)}))
+    assert not report.sound
+    assert any("stands at 10" in finding.text for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {tp(0): partition_view(0, 40)},
+        {tp(0): partition_view(0, 40), tp(1): partition_view(None, None, leader=None)},
+    ],
+)
+def test_given_a_partition_that_kafka_says_nothing_of_when_judged_then_it_is_not_called_sound(
+    tmp_path: Path, known: dict[TopicPartition, PartitionView]
+) -> None:
+    folder = checkpoint(tmp_path / "c", {0: OURS}, recorded=[0])
+    report = judge(read_checkpoint(folder), reader=Writer.OURS, view=view_of(known))
+    assert not report.sound
+    assert any("not checked" in finding.text and "t-1" in finding.text for finding in report.findings)
+
+
 def test_given_no_batch_when_judged_then_the_native_start_is_not_lost_by_a_switch(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {})
     assert findings(folder)[0][0] == "note"
@@ -203,6 +228,11 @@ MISTAKES: list[tuple[list[str], type[DiscoveryError], str]] = [
     (["--bootstrap", "127.0.0.1:1", "--timeout", "1"], KafkaUnreachableError, "127.0.0.1:1: refused"),
     (["--client-option", "kafka.security.protocol=SSL"], ConfigError, "no effect without --bootstrap"),
     (["--client-option", "kafka.x"], ConfigError, "--client-option: 'kafka.x' has no value"),
+    (
+        ["--bootstrap", "b1:9092", "--client-option", "kafka.sasl.jaas.config=@/nowhere"],
+        ConfigError,
+        "kafka.sasl.jaas.config: cannot read /nowhere",
+    ),
     (["--state-dir", "/x"], ConfigError, "no effect without --source-id"),
     (["--source-id", "nobody", "--state-dir", "/nowhere"], StateError, "there is no ledger of cuts in /nowhere"),
 ]
