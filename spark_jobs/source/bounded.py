@@ -9,7 +9,7 @@ from discovery.core.model import TopicPartition
 from discovery.feed.base import FeedView, PartitionFeed
 from spark_jobs.source.offsets import Offsets
 from spark_jobs.source.options import SourceOptions
-from spark_jobs.source.plan import describe, unfinished
+from spark_jobs.source.plan import OnParked, describe, unfinished
 from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.source")
@@ -65,7 +65,9 @@ class Target:
         view = fresh_view(feed, clock, patience, wait_seconds=self.wait_seconds)
         ends = {tp: self._readable_end(view, tp) for tp, known in view.partitions.items() if not known.gone}
         self.ends: Offsets = {tp: end for tp, end in ends.items() if end is not None}
-        self._owed = frozenset(tp for tp, end in ends.items() if end is None)
+        self.owed = frozenset(tp for tp, end in ends.items() if end is None)
+        """Partitions that could not be read then."""
+        self._holds = options.on_parked is OnParked.HOLD
 
     def move(self, tp: TopicPartition, end: int) -> None:
         """Set another end for a partition that was recreated or truncated."""
@@ -73,12 +75,12 @@ class Target:
 
     def settle_debts(self) -> bool:
         """Fix the ends of owed partitions that can be read by now; tell whether there were any."""
-        if not self._owed:
+        if not self.owed:
             return False
         view = self._feed.view()
-        found = {tp: end for tp in self._owed if (end := self._readable_end(view, tp)) is not None}
+        found = {tp: end for tp in self.owed if (end := self._readable_end(view, tp)) is not None}
         self.ends |= found
-        self._owed -= found.keys()
+        self.owed -= found.keys()
         return bool(found)
 
     def wait_for_debts(self, patience: Patience) -> None:
@@ -86,28 +88,30 @@ class Target:
 
         def paid(_: FeedView) -> bool:
             self.settle_debts()
-            return not self._owed
+            return not self.owed
 
         patience.wait(paid, self.wait_seconds)
-        if self._owed:
-            _log.warning("Trigger.Once reads without %s; the next run reads them", self._reasons(sorted(self._owed)))
+        if self.owed:
+            _log.warning("Trigger.Once reads without %s; the next run reads them", self._reasons(sorted(self.owed)))
 
     def missing(self, start: Offsets, *, gone: set[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Return the partitions that are not at their end; those in `gone` never will be."""
         behind = unfinished(start, self.ends, self._feed.view().partitions)
-        return tuple(tp for tp in (*behind, *sorted(self._owed)) if tp not in gone)
+        return tuple(tp for tp in (*behind, *sorted(self.owed)) if tp not in gone)
 
     def why_unfinished(self, missing: tuple[TopicPartition, ...]) -> str:
         """Say what could not be read, and what to do."""
+        others = "nothing else is read meanwhile (onParked=hold)" if self._holds else "everything else is read"
         return (
             f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {self._reasons(missing)}; "
-            "everything else is read; run it again when their leaders are back"
+            f"{others}; run it again when they can be read"
         )
 
     def _reasons(self, partitions: Iterable[TopicPartition]) -> str:
         known = self._feed.view().partitions
         return describe(
-            (tp, (known[tp].parked_reason if tp in known else None) or "it is not there") for tp in partitions
+            (tp, known[tp].parked_reason or "it stands before its end" if tp in known else "it is not there")
+            for tp in partitions
         )
 
     def _readable_end(self, view: FeedView, tp: TopicPartition) -> int | None:

@@ -29,6 +29,8 @@ class Checked:
     """Where partitions go whose records are lost, with the loss accepted."""
     settled: bool
     """Nothing is left to confirm."""
+    unsure: frozenset[TopicPartition] = frozenset()
+    """Their loss is not confirmed: they stay where they are."""
 
 
 class LossGuard:
@@ -83,16 +85,18 @@ class LossGuard:
 
         Runs: driver; from memory, or <= 5 s at most every 10 s while something seems lost.
         """
-        if not self._losses(start, view):
+        seeming = self._losses(start, view)
+        if not seeming:
             return Checked(view=view, resets={}, settled=True)
+        unsure = frozenset(loss.topic_partition for loss in seeming)
         if self._clock.monotonic() < self._confirm_after:
-            return Checked(view=view, resets={}, settled=False)
+            return Checked(view=view, resets={}, settled=False, unsure=unsure)
         self._confirm_after = self._clock.monotonic() + _CONFIRM_AGAIN_SECONDS
         try:
             view = self._feed.refresh(_CONFIRM_SECONDS)
         except KafkaUnreachableError as error:
             _log.warning("records seem lost, but nobody can confirm it now: %s", error)
-            return Checked(view=view, resets={}, settled=False)
+            return Checked(view=view, resets={}, settled=False, unsure=unsure)
         losses = self._losses(start, view)
         self._confirm_after = float("-inf")
         if fatal := tuple(loss for loss in losses if not self._may_accept(loss)):

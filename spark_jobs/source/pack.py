@@ -74,6 +74,9 @@ def _parts(range_: FetchRange, total: int, min_partitions: int) -> int:
 
 def _pieces(led: LedRange, parts: int) -> list[LedRange]:
     pieces, start, remaining = [], led.range.start_offset, _size(led.range)
+    if start < 0:
+        # Where it begins is not known yet: a second piece might end before the first record there is.
+        return [led]
     for left in range(parts, 0, -1):
         size = remaining // left
         remaining -= size

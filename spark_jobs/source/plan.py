@@ -28,7 +28,9 @@ class Limits:
     """None: everything that is there."""
     on_parked: OnParked = OnParked.CONTINUE
     target: Mapping[TopicPartition, int] | None = None
-    """Trigger.AvailableNow: never above these offsets, and no partition that is not here."""
+    """Trigger.AvailableNow: never above these offsets, and no partition that is neither here nor owed."""
+    owed: frozenset[TopicPartition] = frozenset()
+    """Trigger.AvailableNow: could not be read when the target was fixed; parked until it has an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,8 @@ def _spans(  # noqa: C901 - one flat loop on purpose: it runs for every partitio
     target = limits.target
     for tp, view in partitions.items():
         if view.gone or (target is not None and tp not in target):
+            if tp in limits.owed:
+                parked[tp] = view.parked_reason or "its end is not fixed yet"
             continue
         begin = start.get(tp)
         end = view.last_stable_offset if committed else view.high_watermark
@@ -126,7 +130,8 @@ def _spans(  # noqa: C901 - one flat loop on purpose: it runs for every partitio
                 # An empty one begins with its first record: naming it now would cost a batch without rows.
                 continue
         elif begin == LATEST:
-            begin = end
+            # Never beyond the target, which was fixed when the query began: it would stay LATEST for ever.
+            begin = end if target is None else min(end, target[tp])
         elif begin > end or (view.start_offset is not None and begin < view.start_offset):
             suspect = True
         if target is not None:

@@ -1,7 +1,7 @@
 """What the driver's reader decides from the feed's memory: first offsets, the next end, tasks."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -276,7 +276,7 @@ class Planner:
         if not rewinds:
             return self._plan_rest(start, view, max_rows)
         # First the rewind stands in Spark's log, then loss and retention are judged from there.
-        others = replace(view, partitions={tp: p for tp, p in view.partitions.items() if tp not in rewinds})
+        others = _without(view, rewinds.keys())
         rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
         self._checked = None
         planned = parse_offsets(self._plan_rest(rest, others, max_rows), what=CHECKPOINT)
@@ -292,13 +292,14 @@ class Planner:
         if (shape := (view.generation, view.missing_topics)) != self._checked:
             self._checked = None
             checked = self._guard.check(start, view, on_reset=self._move_target)
-            view, resets = checked.view, checked.resets
+            view, resets = _without(checked.view, checked.unsure), checked.resets
             self._checked = shape if checked.settled else None
             self._guard.learn(view)
         plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         if plan.suspect and not resets:
             checked = self._guard.check(start, view, on_reset=self._move_target)
-            plan = plan_end(start, checked.view.partitions, self._limits(max_rows), resets=checked.resets)
+            view = _without(checked.view, checked.unsure)
+            plan = plan_end(start, view.partitions, self._limits(max_rows), resets=checked.resets)
             resets = checked.resets
         self._say_parked(plan.parked)
         # A bounded run reads to its target, so there no batch is too small; nor is one that steps over lost records.
@@ -319,6 +320,7 @@ class Planner:
             max_offsets=max_rows,
             on_parked=self.options.on_parked,
             target=None if self._target is None else self._target.ends,
+            owed=frozenset() if self._target is None else self._target.owed,
         )
 
     def _parse(self, start: Mapping[str, Any]) -> Offsets:
@@ -355,3 +357,10 @@ class Planner:
             if now >= deadline:
                 raise KafkaUnreachableError(target.why_unfinished(missing))
             self.feed.wait(self.feed.view().version, min(deadline - now, 1.0))
+
+
+def _without(view: FeedView, partitions: Collection[TopicPartition]) -> FeedView:
+    """Leave partitions out of what is planned: they keep their offsets."""
+    if not partitions:
+        return view
+    return replace(view, partitions={tp: p for tp, p in view.partitions.items() if tp not in partitions})

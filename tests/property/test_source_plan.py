@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from discovery.core.model import TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.fetch import FetchRange
-from spark_jobs.source.offsets import LATEST, parse_offsets, same_or, to_json
+from spark_jobs.source.offsets import EARLIEST, LATEST, parse_offsets, same_or, to_json
 from spark_jobs.source.pack import RECORDS_PER_TASK, LedRange, pack, split
 from spark_jobs.source.plan import Limits, OnParked, plan_end
 from tests.fakes.feed import partition_view, tp
@@ -186,3 +186,10 @@ def test_given_one_large_range_when_split_then_the_pieces_are_even(size: int, wa
     lengths = [x.range.end_offset - x.range.start_offset for x in split([whole], wanted)]
     assert len(lengths) == min(wanted, size)
     assert max(lengths) - min(lengths) <= 1
+
+
+@given(st.integers(1, 10**6), st.integers(2, 50))
+def test_given_a_range_whose_beginning_nobody_knows_when_split_then_it_stays_whole(end: int, wanted: int) -> None:
+    whole = LedRange(range=FetchRange(topic_partition=tp(0), start_offset=EARLIEST, end_offset=end), leader=1)
+    assert split([whole], wanted) == [whole]
+    assert pack([whole], max_records=1) == ((whole.range,),)

@@ -382,6 +382,18 @@ def test_given_lost_records_when_nobody_confirms_then_the_query_goes_on_and_asks
         plan.latest_offsets({"t": {"0": 10}}, None)
 
 
+def test_given_a_topic_that_seems_recreated_when_nobody_confirms_then_no_record_of_it_is_read_yet() -> None:
+    again = partition_view(0, 50, topic_id=TopicId("id-2"))
+    feed, plan = losing(again, onTopicRecreated="restart")
+    feed.reachable = False
+    start = {"t": {"0": 10}}
+    assert plan.latest_offsets(start, None) is start
+    feed.reachable = True
+    feed.clock.advance(seconds=20)
+    feed.show(view_of({tp(0): again}, generation=Generation(3)))
+    assert plan.latest_offsets(start, None) == {"t": {"0": 0}}
+
+
 def test_given_a_false_alarm_when_a_fresh_answer_denies_it_then_the_query_goes_on() -> None:
     feed, plan = losing(partition_view(0, 3))
     feed.refreshed.append(view_of({tp(0): partition_view(0, 25)}))
@@ -499,6 +511,25 @@ def test_given_a_bounded_run_when_a_partition_stays_parked_then_the_others_are_r
     with pytest.raises(KafkaUnreachableError) as error:
         plan.latest_offsets(end, None)
     assert "waited 60 s for t-1 (it has no leader); everything else is read" in str(error.value)
+
+
+def test_given_a_bounded_run_that_holds_when_a_partition_stays_parked_then_nothing_is_read() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, None, leader=None)})
+    plan = planner(feed, startingOffsets="earliest", onParked="hold")
+    plan.fix_target()
+    with pytest.raises(KafkaUnreachableError) as error:
+        plan.latest_offsets({"t": {"0": 0}}, None)
+    assert "t-1 (it has no leader); nothing else is read meanwhile (onParked=hold)" in str(error.value)
+
+
+def test_given_a_bounded_run_when_an_unresolved_partition_has_grown_then_it_begins_at_its_target() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, 4)})
+    plan = planner(feed)
+    plan.fix_target()
+    feed.show_partitions({tp(0): partition_view(0, 99), tp(1): partition_view(0, 4)})
+    end = plan.latest_offsets({"t": {"0": -1, "1": 1}}, None)
+    assert end == {"t": {"0": 10, "1": 4}}
+    assert plan.latest_offsets(end, None) is end
 
 
 def test_given_a_bounded_run_when_the_parked_partition_returns_then_it_is_read_to_its_end() -> None:
