@@ -1,13 +1,16 @@
 """A reader that follows a service which is killed, frozen and restarted; only Kafka is played."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from discovery.core.errors import StateError
+from discovery.cli import app
+from discovery.core.errors import KafkaUnreachableError, StateError
 from discovery.core.model import (
     BrokerAddress,
     ClusterId,
@@ -245,3 +248,19 @@ def test_given_two_readers_with_one_id_when_started_then_the_second_is_told(
         stage.follow(consumer_id="query")
     first.stop()
     stage.follow(consumer_id="query")
+
+
+def test_given_a_service_when_asked_by_command_then_the_list_and_the_status_are_printed(stage: Stage) -> None:
+    eventually(lambda: stage.service.json("/v1/status")["brokers"]["healthy"] == 3, DEADLINE, "three brokers")
+    url = ("--url", f"http://127.0.0.1:{stage.port}")
+    listed = CliRunner().invoke(app, ["bootstrap", *url])
+    assert set(listed.output.strip().split(",")) == {f"cluster-a-b{i}:9092" for i in (1, 2, 3)}
+    told = json.loads(CliRunner().invoke(app, ["status", "--json", *url]).output)
+    assert (told["state"], told["cluster_id"], told["parked"]) == ("fresh", "cluster-a", {})
+    assert "cluster-a-b1:9092" in CliRunner().invoke(app, ["status", *url]).output
+    stage.service.end()
+    silent = CliRunner().invoke(app, ["bootstrap", *url])
+    assert isinstance(silent.exception, KafkaUnreachableError)
+    assert "start one with `kafka-discovery serve`" in str(silent.exception)
+    alone = CliRunner().invoke(app, ["status", "--bootstrap", "127.0.0.1:1", "--timeout", "1"])
+    assert "127.0.0.1:1: refused" in str(alone.exception)

@@ -1,0 +1,163 @@
+"""`bootstrap`, `status`, `watch`: what is known of a cluster, from a running service or found out here and now."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from discovery.core.errors import KafkaUnreachableError
+from discovery.core.model import Verdict, parse_bootstrap_servers
+from discovery.feed.base import FeedView, Interest, verdicts
+from discovery.feed.service_client import ServiceClient, ServiceSilentError, read_token
+from discovery.feed.wire import Position, decode_position, decode_view, report_document
+
+_WAIT_SECONDS = 1.0
+_EVERYTHING = Interest(pattern="", both_ends=True)
+_SHOWN = 30
+Url = Annotated[str, typer.Option("--url", help="The service to ask.")]
+Servers = Annotated[str | None, typer.Option("--bootstrap", help="Ask these brokers instead: host:port,host:port.")]
+ClusterName = Annotated[str, typer.Option("--cluster", help="The cluster's name at the service.")]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the service's token.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_URL = "http://127.0.0.1:9463"
+
+
+def bootstrap(
+    url: Url = _URL,
+    servers: Servers = None,
+    cluster: ClusterName = "default",
+    token_file: TokenFile = None,
+    timeout: Timeout = 10.0,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print the brokers that are alive, host:port,host:port, for scripts; exit code 3 if none is."""
+    with _views(url, servers, cluster, token_file) as views:
+        view = _first(views, lambda v: v.bootstrap and v.generation, timeout)
+    listed = [str(address) for address in view.bootstrap]
+    typer.echo(json.dumps(listed) if as_json else ",".join(listed))
+
+
+def status(
+    url: Url = _URL,
+    servers: Servers = None,
+    cluster: ClusterName = "default",
+    token_file: TokenFile = None,
+    timeout: Timeout = 10.0,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say how a cluster is doing: one sentence, and what is thought of each address; exit code 3 if none answers."""
+    with _views(url, servers, cluster, token_file) as views:
+        view = _first(views, lambda v: v.generation and all(r.verdict for r in v.addresses.values()), timeout)
+    if as_json:
+        typer.echo(json.dumps(_document(view), indent=2))
+    else:
+        Console().print(_picture(view))
+
+
+def watch(
+    url: Url = _URL, servers: Servers = None, cluster: ClusterName = "default", token_file: TokenFile = None
+) -> None:
+    """Show a cluster as it changes, until Ctrl-C."""
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        _views(url, servers, cluster, token_file) as views,
+        Live(Text("waiting for the first answer"), console=Console(), auto_refresh=False) as live,
+    ):
+        for view in views:
+            live.update(_picture(view), refresh=True)
+
+
+@contextlib.contextmanager
+def _views(url: str, servers: str | None, cluster: str, token_file: Path | None) -> Iterator[Iterator[FeedView]]:
+    """Yield an endless sequence of views, at least one a second."""
+    if servers is None:
+        client = ServiceClient(url, cluster=cluster, token=read_token(token_file) if token_file else None)
+        with contextlib.closing(client):
+            yield _of_service(client)
+        return
+    from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415 - librdkafka is not needed to ask a service
+
+    feed = EmbeddedFeed(bootstrap=parse_bootstrap_servers(servers, option="--bootstrap"), interest=_EVERYTHING)
+    feed.start()
+    try:
+        yield _of_loop(feed.wait)
+    finally:
+        feed.stop()
+
+
+def _of_service(client: ServiceClient) -> Iterator[FeedView]:
+    held, view = Position(), None
+    while True:
+        try:
+            document, age_seconds = client.follow(
+                held, topics=None, pattern=None, wait_seconds=_WAIT_SECONDS, silence_seconds=5.0
+            )
+        except ServiceSilentError as error:
+            raise KafkaUnreachableError(
+                f"{error}; start one with `kafka-discovery serve`, or use --bootstrap"
+            ) from error
+        base = view if document.get("since") else None
+        view = decode_view(document, held=base, interest=_EVERYTHING, version=0, age_seconds=age_seconds)
+        held = decode_position(document)
+        yield view
+
+
+def _of_loop(wait: Callable[[int, float], FeedView]) -> Iterator[FeedView]:
+    version = -1
+    while True:
+        view = wait(version, _WAIT_SECONDS)
+        version = view.version
+        yield view
+
+
+def _first(views: Iterator[FeedView], enough: Callable[[FeedView], object], timeout_seconds: float) -> FeedView:
+    """Return the first view that is enough, or the last usable one when time is up."""
+    deadline = time.monotonic() + timeout_seconds
+    for view in views:
+        if enough(view) or (view.generation and time.monotonic() > deadline):
+            return view
+        if time.monotonic() > deadline:
+            raise KafkaUnreachableError(f"no broker answered within {timeout_seconds:g} s; {verdicts(view)}")
+    raise AssertionError("views are endless")
+
+
+def _document(view: FeedView) -> dict[str, Any]:
+    age = view.age_seconds
+    return {
+        "state": view.state.value,
+        "sentence": view.sentence,
+        "cluster_id": view.cluster_id,
+        "generation": view.generation,
+        "age_seconds": None if age == float("inf") else round(age, 3),
+        "bootstrap": [str(address) for address in view.bootstrap],
+        "addresses": {str(address): report_document(report) for address, report in view.addresses.items()},
+        "parked": {str(tp): one.parked_reason for tp, one in view.partitions.items() if one.parked_reason},
+    }
+
+
+def _picture(view: FeedView) -> Group:
+    brokers = Table("address", "verdict", "why", "leads", title=view.sentence, title_justify="left")
+    for address, report in view.addresses.items():
+        led = sum(one.leader == address for one in view.partitions.values())
+        verdict = report.verdict.value.replace("_", " ") if report.verdict else "not asked yet"
+        style = "green" if report.verdict is Verdict.ALIVE else "yellow"
+        brokers.add_row(str(address), Text(verdict, style=style), Text(report.detail), str(led))
+    parked = [(tp, one.parked_reason) for tp, one in view.partitions.items() if one.parked_reason]
+    if not parked:
+        return Group(brokers)
+    table = Table("parked", "why")
+    for tp, reason in parked[:_SHOWN]:
+        table.add_row(Text(str(tp)), Text(reason or ""))
+    more = [Text(f"and {len(parked) - _SHOWN} more")] if len(parked) > _SHOWN else []
+    return Group(brokers, table, *more)
