@@ -341,11 +341,14 @@ CASES = (
         "all dead: the stream stays up on what it knows",
         (_ALL_DEAD, _DECIDE + "all_dead_when_time_passes_then_the_state_is_failsafe_and_the_view_is_kept"),
     ),
-    open_(
+    Case(
         "B04",
-        "a new list at run time",
-        "a restart takes a new list; at run time the learned brokers are followed instead",
-        _DEAD_LIST,
+        "a new list at run time is taken without a restart",
+        (
+            "unit/test_bootstrap_file.py::test_given_a_running_loop_when_the_file_changes_then_its_list_does",
+            "integration/test_bootstrap_file.py::test_given_a_dead_list_when_the_file_names_living_brokers_then_they_are_found",
+            _DEAD_LIST,
+        ),
     ),
     Case(
         "B05",
