@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serve_arguments, serving
@@ -229,3 +231,25 @@ def test_given_all_output_when_searched_then_no_planted_secret_is_in_it(tmp_path
     assert not [text for text in said if secret in text]
     for line in service.log.read_text().splitlines():
         assert {"timestamp", "level", "event"} <= json.loads(line).keys()
+
+
+def test_given_a_certificate_when_served_then_the_api_speaks_tls_alone(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "chain.pem")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f"[api]\ntls_certificate_file = '{tmp_path}/chain.pem'\ntls_key_file = '{tmp_path}/key.pem'\n",
+        encoding="utf-8",
+    )
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    with serving(DEAD, tmp_path, "--config", str(config)) as service:
+        assert service.api.startswith("https://")
+        answer = httpx.get(f"{service.api}/v1/clusters", verify=trust, trust_env=False, timeout=30)
+        assert answer.status_code == 200
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(service.api.replace("https", "http") + "/v1/clusters", trust_env=False, timeout=30)
+        assert service.probe("/livez").status_code == 200
+        assert service.stop()[0] == 0
