@@ -315,6 +315,7 @@ CASES = (
         "a topic recreated under a running stream is found by its id",
         (
             _RECREATED,
+            "spark/test_faults_topics.py::test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides",
             "unit/test_source_planner.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
         ),
     ),
@@ -408,7 +409,10 @@ CASES = (
     Case(
         "B15",
         "age, failures and dead hosts are shown",
-        ("unit/test_service_api.py::test_given_a_followed_cluster_when_asked_then_every_route_answers_as_described",),
+        (
+            "unit/test_service_api.py::test_given_a_followed_cluster_when_asked_then_every_route_answers_as_described",
+            "unit/test_source_status.py::test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_told",
+        ),
     ),
     Case(
         "B16",

@@ -30,6 +30,8 @@ SCHEMA = 1
 _log = logging.getLogger("kafka_discovery.source")
 _INTERVAL_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 10.0
+_SHARE = 0.01
+"""Of a core, at most: the planner shares the interpreter with this thread."""
 _NAMED = 100
 """So many parked or lagging partitions are named; the rest are counted."""
 _REMEMBERED_PLANS = 64
@@ -103,11 +105,12 @@ class StatusFile:
     def _run(self) -> None:
         remove_dead(self.path.parent)
         while True:
+            began = self._clock.monotonic()
             try:
                 self.write_if_due()
             except Exception:  # noqa: BLE001 - a status line must not end a query, and a dead thread must be heard
                 _log.exception("%s: the status cannot be told", BUG_PHRASE)
-            if self._stop.wait(_INTERVAL_SECONDS):
+            if self._stop.wait(max(_INTERVAL_SECONDS, (self._clock.monotonic() - began) / _SHARE)):
                 return
 
     def write_if_due(self) -> bool:
