@@ -4,8 +4,11 @@ Transactions fence: whoever opens a journal ends what an earlier holder of the n
 write fails. They do not decide what is read. Reading goes to an offset of one's own, without looking at commits:
 another name's open transaction would hide what stands behind it, and a leader that has just been elected may not show
 its last records yet. So what is read may have been written and never confirmed; the holder writes it again at once.
+Every record names the run that wrote it, and it counts only where that run was the holder at its place in the log:
+what a driver writes after another one came is refused to it, yet stays in the log.
 """
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +27,7 @@ _AGAIN_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 _SEPARATOR = "\x1f"
 _HOLDER = "holder"
+_RUN_HEADER = "run"
 _PROPERTIES: Mapping[str, Any] = {
     "topic.metadata.refresh.interval.ms": 1_000,
     "reconnect.backoff.max.ms": 500,
@@ -120,6 +124,7 @@ class Journal:
             producer.begin_transaction()
             self._read(self._produce(producer, entries, deadline), deadline)
             if is_holder and self._holder != self._run:
+                _give_up(producer)
                 raise StateError(f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}")
             if not is_holder and self._entries:
                 self._produce(producer, self._entries, deadline)
@@ -155,7 +160,12 @@ class Journal:
 
         for key, value in entries.items():
             producer.produce(
-                self._topic, key=f"{self._name}{_SEPARATOR}{key}", value=value, partition=0, on_delivery=note
+                self._topic,
+                key=f"{self._name}{_SEPARATOR}{key}",
+                value=value,
+                headers={_RUN_HEADER: self._run},
+                partition=0,
+                on_delivery=note,
             )
         left = producer.flush(max(0.1, deadline - time.monotonic()))
         if left or failures:
@@ -178,7 +188,7 @@ class Journal:
                 position = int(message.offset() or 0) + 1
                 key = (message.key() or b"").decode(errors="replace")
                 if key.startswith(mine):
-                    self._take_in(key.removeprefix(mine), message.value())
+                    self._take_in(key.removeprefix(mine), message.value(), run=_run_of(message))
         self._position = position
 
     def _consumer(self) -> Consumer:
@@ -195,13 +205,26 @@ class Journal:
         consumer.assign([RawTopicPartition(self._topic, 0, self._position)])
         return consumer
 
-    def _take_in(self, key: str, value: bytes | None) -> None:
+    def _take_in(self, key: str, value: bytes | None, *, run: str | None) -> None:
         if key == _HOLDER:
             self._holder = (value or b"").decode()
+        elif run != self._holder:
+            return  # refused to its writer, since another holder had come
         elif value is None:
             self._entries.pop(key, None)
         else:
             self._entries[key] = value.decode()
+
+
+def _run_of(message: Any) -> str | None:
+    found = dict(message.headers() or ()).get(_RUN_HEADER)
+    return None if found is None else str(found.decode(errors="replace"))
+
+
+def _give_up(producer: Producer) -> None:
+    """End a transaction at once that would hide what follows it from readers of committed records, until it expires."""
+    with contextlib.suppress(KafkaException):
+        producer.abort_transaction(_ANSWER_SECONDS)
 
 
 def _patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:

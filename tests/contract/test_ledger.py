@@ -9,6 +9,7 @@ import pytest
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
+from discovery.localkafka import LocalKafka
 from spark_jobs.source.cut import CutRecord
 from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
 from spark_jobs.source.ledger_file import FileLedger
@@ -106,6 +107,28 @@ def _take_over_and_write(second: Ledger, first: Ledger) -> None:
     second.open()  # a file is locked: this fails
     second.append([CUT])
     first.append([OTHER])  # a topic is fenced: the first holder's next write fails
+
+
+# -- only topics --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kafka
+def test_given_a_holder_that_was_replaced_when_it_still_writes_then_no_later_holder_takes_it_for_true(
+    kafka_cluster: LocalKafka,
+) -> None:
+    name, brokers = uuid.uuid4().hex[:8], parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+
+    def ledger() -> KafkaLedger:
+        return KafkaLedger(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+
+    replaced, holder = ledger(), ledger()
+    replaced.open()
+    replaced.append([FIRST])
+    holder.open()
+    with pytest.raises(StateError, match="is in use"):
+        replaced.append([CUT, OTHER])
+    holder.append([replace(OTHER, cut=9)])
+    assert ledger().open().pending() == {tp(1): replace(OTHER, cut=9)}
 
 
 # -- only files ---------------------------------------------------------------------------------------------------
