@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from discovery.core.errors import ArbiterError, StateError
 from discovery.core.model import TopicPartition
@@ -71,6 +72,14 @@ class RangeCoordinator:
             last = self._state.incarnation.number if self._state.incarnation else 0
             self._append([Incarnation(number=last + 1, start=start, end=end)])
             self._pending = {}
+
+    def set_first_end(self, end: OffsetsJson) -> None:
+        """Note where the first batch of this incarnation ends, which began without anything to read.
+
+        Runs: driver, at most once for a new query; blocks for a write of the ledger.
+        """
+        with self._lock:
+            self._append([replace(self.resume(), end=end)])
 
     def resume(self) -> Incarnation:
         """Return the incarnation that a checkpoint goes on with.

@@ -39,6 +39,8 @@ class Cuts:
         self._first: OffsetsJson | None = None
         """Where a new query begins, until its first batch is planned."""
         self._resumed = False
+        self._empty_first: OffsetsJson | None = None
+        """Where this run began a new query with a plan without anything new, until there is one with something."""
         self._returned: Mapping[str, Any] | None = None
         self._packed: _Packed | None = None
 
@@ -89,7 +91,12 @@ class Cuts:
         """
         if self._first is not None:
             self._coordinator.begin(self._first, parsed_json(end))
+            self._empty_first = self._first if end == self._first else None
             self._first, self._resumed = None, True
+        elif self._empty_first is not None and end != self._empty_first:
+            # Spark may or may not log a plan without anything new: the first batch that holds rows counts.
+            self._coordinator.set_first_end(parsed_json(end))
+            self._empty_first = None
         self._returned = end
 
     def true_start(self, start: Offsets, end: Mapping[str, Any]) -> Offsets:

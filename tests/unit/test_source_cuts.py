@@ -140,6 +140,22 @@ def test_given_a_very_first_batch_when_it_is_replayed_then_it_begins_where_it_be
     assert again.latest(end) == {"t": {"0": 40, "1": 40}}
 
 
+@pytest.mark.parametrize("options", [{}, {"onParked": "hold"}])
+def test_given_nothing_to_read_at_first_when_the_first_batch_with_rows_is_replayed_then_it_is_known(
+    start_run: StartRun, options: dict[str, str]
+) -> None:
+    other = partition_view(None, None, leader=None) if options else partition_view(0, 0)
+    run = start_run({tp(0): partition_view(0, 0), tp(1): other}, **options)
+    start = run.planner.initial_offsets()
+    assert run.latest(start) is start
+    run.feed.show_partitions(TWO)
+    end = run.latest(start)
+    assert run.ranges(start, end) == {0: (0, 10), 1: (0, 10)}
+    again = start_run(**options)
+    assert again.ranges(again.planner.initial_offsets(), end) == {0: (0, 10), 1: (0, 10)}
+    assert again.latest(end) is end
+
+
 def test_given_a_new_partition_that_was_cut_when_replayed_then_its_beginning_is_the_recorded_one(
     start_run: StartRun,
 ) -> None:
