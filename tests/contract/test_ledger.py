@@ -9,7 +9,7 @@ import pytest
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
-from discovery.localkafka import LocalKafka
+from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.source.cut import CutRecord
 from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
 from spark_jobs.source.ledger_file import FileLedger
