@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 Record = str | bytes | tuple[str | bytes | None, str | bytes | None]
 """A value, or (key, value)."""
@@ -30,12 +31,13 @@ def produce(
 
     Records are values or (key, value); `partition=-1` lets the key choose.
     """
-    failures: list[str] = []
+    failures: list[tuple[Record, KafkaError]] = []
 
-    def note(error: object, _: object) -> None:
+    def note(error: KafkaError | None, _: object, record: Record) -> None:
         if error:
-            failures.append(str(error))
+            failures.append((record, error))
 
+    until = time.monotonic() + deadline_seconds
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -53,14 +55,26 @@ def produce(
         key, value = record if isinstance(record, tuple) else (None, record)
         while True:
             try:
-                producer.produce(topic, value=value, key=key, partition=partition, on_delivery=note)
+                producer.produce(
+                    topic, value=value, key=key, partition=partition, on_delivery=partial(note, record=record)
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
+            except KafkaException as refused:
+                failures.append((record, refused.args[0]))
+                break
         producer.poll(0)
     left = producer.flush(deadline_seconds)
-    assert not failures, f"{len(failures)} records were refused, the first: {failures[0]}"
     assert left == 0, f"{left} of {len(records)} records were not acknowledged within {deadline_seconds:g} s"
+    # A broker that does not know a new partition yet makes the client refuse it by itself: nothing was sent.
+    too_early = [record for record, error in failures if error.code() == KafkaError._UNKNOWN_PARTITION]
+    if too_early and len(too_early) == len(failures) and until - time.monotonic() > 1:
+        time.sleep(0.2)
+        remaining = until - time.monotonic()
+        produce(bootstrap_servers, topic, *too_early, partition=partition, options=options, deadline_seconds=remaining)
+        return
+    assert not failures, f"{len(failures)} records were refused, the first: {failures[0][1]}"
 
 
 def numbered(count: int, *, prefix: str = "v") -> Sequence[str]:
