@@ -40,6 +40,8 @@ from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_lea
 _GRACE_SECONDS = 1.0
 """How much later than its timeout a call may come back before it counts as stuck."""
 _ASK_IDS_AT_ONCE = frozenset({EventKind.SHRINK_BLOCKED, EventKind.TOPIC_ADDED, EventKind.TOPIC_RETURNED})
+_SAVE_AGAIN_SECONDS = 10.0
+"""A full disk may have room again, and the process that wrote a shared view may be gone."""
 _VETS = ("vet 0", "vet 1", "vet 2", "vet 3")
 """Rounds of vetting that may run side by side: newly learned addresses do not wait for silent ones."""
 _log = structlog.get_logger("discovery.loop")
@@ -127,6 +129,8 @@ class Cycle:
         self._calls = calls
         self._clock = clock
         self._persistence = persistence
+        self._unsaved: Snapshot | None = None
+        self._save_again_at = float("-inf")
         self._show = show
         self._is_idle = is_idle
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -175,6 +179,8 @@ class Cycle:
         self._state = decision.state
         events = self._take_offsets(answers, decision, now)
         self._perform(decision.instructions)
+        if self._unsaved is not None and now >= self._save_again_at:
+            self._save(self._unsaved)
         self._ask(now)
         self._tell(decision, answers, events)
         for barrier in barriers:
@@ -237,14 +243,18 @@ class Cycle:
         for instruction in instructions:
             match instruction:
                 case Persist(snapshot):
-                    if self._persistence is not None:
-                        self._persistence.save(snapshot, tuple(self._state.addresses))
+                    self._save(snapshot)
                 case RebuildClient(bootstrap, reason):
                     self._rebuild(bootstrap, reason)
                 case Announce(event):
                     _log.info(event.kind.value, subject=event.subject, sentence=event.sentence)
                 case Publish():
                     pass  # `_tell` shows the whole picture, once per turn
+
+    def _save(self, snapshot: Snapshot) -> None:
+        saved = self._persistence is None or self._persistence.save(snapshot, tuple(self._state.addresses))
+        self._unsaved = None if saved else snapshot
+        self._save_again_at = self._clock.monotonic() + _SAVE_AGAIN_SECONDS
 
     def _rebuild(self, bootstrap: tuple[BrokerAddress, ...], reason: str) -> None:
         old, self.gateway = self.gateway, self._factory(bootstrap)
