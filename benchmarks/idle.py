@@ -42,7 +42,7 @@ COUNT_SECONDS = 15.0
 TOPIC = "events"
 TRIGGER = "200 milliseconds"
 Result = dict[str, Any]
-_REQUEST = re.compile(r'"requestApiKeyName":"([A-Z_]+)".*?"clientId":"([^"]*)"')
+_REQUEST = re.compile(r'"clientId":"([^"]*)","requestApiKeyName":"([A-Z_]+)"')
 
 
 def start() -> Result:
@@ -137,9 +137,9 @@ def _requests(folder: Path) -> Counter[str]:
     for log in sorted((folder / "logs").glob("[0-9]*.log")):
         with log.open(errors="replace") as lines:
             counted.update(
-                found.group(1)
+                found.group(2)
                 for line in lines
-                if "Completed request" in line and (found := _REQUEST.search(line)) and "broker" not in found.group(2)
+                if "Completed request" in line and (found := _REQUEST.search(line)) and "broker" not in found.group(1)
             )
     return counted
 

@@ -5,6 +5,7 @@ each call. `brokers`: both sources over real topics, by the durations that Spark
 """
 
 import contextlib
+import gc
 import json
 import sys
 import time
@@ -62,12 +63,13 @@ def _simulate(size: int) -> Result:
     planner = Planner(feed, parse_options(_OPTIONS))
     text = json.dumps(planner.initial_offsets())
     told: dict[str, list[float]] = {"idle": [], "one_percent": [], "all": [], "tasks": [], "report": [], "json": []}
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         start = json.loads(text)
         # First the share that grew, so that "idle" meets a plan that was made.
         for name, step in (("one_percent", 100), ("all", 1), ("idle", 0)):
             if step:
                 feed.show_partitions(_grown(feed.view().partitions, step))
+            gc.collect()  # else one of the three calls pays for what all the others left
             began = time.perf_counter()
             end = planner.latest_offsets(start, None)
             told[name].append(_milliseconds(began))
@@ -77,7 +79,6 @@ def _simulate(size: int) -> Result:
         text = json.dumps(end)
         json.loads(text)
         told["json"].append(_milliseconds(began))
-        del number
     result: Result = {f"{name}_milliseconds": _short(values) for name, values in told.items()}
     result["offsets_bytes"] = len(text)
     say(f"{size} partitions: " + ", ".join(f"{name} {_short(values)['p50']} ms" for name, values in told.items()))
