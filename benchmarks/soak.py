@@ -109,7 +109,7 @@ def section(result: Result) -> str:
         for who in ("runner", "worker")
     ]
     told = (
-        f"`make soak-source`, {result['seconds'] / 60:.0f} minutes under load: {result['leader_moves']} times one of",
+        f"`make soak-source`, {result['seconds']:.0f} s under load: {result['leader_moves']} times one of",
         f"three brokers was killed and started again. The query {'lived' if result['alive'] else 'DIED'} and read",
         f"{result['rows']:,} rows. The runner is the driver-side process with the discovery loop.",
     )
