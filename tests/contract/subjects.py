@@ -101,6 +101,9 @@ class MockSubject:
 
     def create_topic(self, topic: str, partitions: int, replication: int = 3) -> None:
         self.mock.call("topic_create", topic, partitions, replication)
+        for partition in range(partitions if replication == len(self.addresses) else 0):
+            # Else it draws lots, and some broker may lead nothing.
+            self.mock.call("partition_set_leader", topic, partition, partition % replication + 1)
 
     def add_partitions(self, topic: str, to: int) -> None:
         self.delete_topic(topic)

@@ -346,8 +346,6 @@ def _failed_after(ask: object) -> float:
 
 
 def test_given_an_option_that_librdkafka_refuses_then_the_message_names_it() -> None:
-    options = map_client_options(
-        {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/no"}
-    )
+    options = map_client_options({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/no"})
     with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
         ConfluentGatewayFactory(options, Policy())([BrokerAddress("localhost", 9)])
