@@ -169,17 +169,22 @@ def section(result: Result) -> str:
     for count in result.get("requests", {}).get(OURS, {}):
         of = {source: result["requests"][source][count] for source in (OURS, NATIVE)}
         rows += [_row(f"requests at the brokers, {count} idle queries", of, lambda r: f"{r['per_second']:.0f}/s")]
+    told = _REQUESTS_TEXT if "requests" in result else _NO_REQUESTS_TEXT
     head = ["| what | kafka-discovery | Spark's own source |", "|---|---|---|"]
-    return "\n".join(("## Idle", "", _TEXT, "", *head, *rows, ""))
+    return "\n".join(("## Idle", "", _TEXT + told, "", *head, *rows, ""))
 
 
 def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
     return f"| {what} | {show(by_source[OURS])} | {show(by_source[NATIVE])} |"
 
 
-_TEXT = """`make bench-idle`. Medians of pairs in one run; three brokers, six partitions, trigger 200 ms. Requests are
-counted in the brokers' own request logs, those of brokers among themselves left out. 50 queries of either source take
-longer to start than this machine should be busy for, so 25 is the largest number here."""
+_TEXT = """`make bench-idle`. Three brokers, six partitions, trigger 200 ms. Starts are medians of alternating pairs;
+the first pair, Spark's own source before ours, is told apart. Triggers are medians of one query each, one after
+the other on a busy machine."""
+_REQUESTS_TEXT = """
+Requests are counted in the brokers' own request logs; those of brokers among themselves are left out."""
+_NO_REQUESTS_TEXT = """
+Requests of idle queries (`python -m benchmarks.idle requests`) are not in the run shown here."""
 
 
 def main(names: Sequence[str]) -> None:
