@@ -41,6 +41,10 @@ class StateError(DiscoveryError):
     """A state file is held by somebody else or cannot be written."""
 
 
+class LedgerTakenError(StateError):
+    """Another process holds the ledger of cuts now; trying again will not help."""
+
+
 class FailureKind(Enum):
     """Why one call to Kafka failed; the loop treats each kind in its own way."""
 

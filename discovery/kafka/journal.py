@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from discovery.core.errors import ConfigError, StateError
+from discovery.core.errors import ConfigError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.settings import QuietLog
 
@@ -50,6 +50,7 @@ class Journal:
         properties: Mapping[str, Any],
         brokers: Callable[[], Sequence[BrokerAddress]],
         timeout_seconds: float = 30.0,
+        open_timeout_seconds: float | None = None,
     ) -> None:
         """Name topic and holder.
 
@@ -58,13 +59,15 @@ class Journal:
             name: Who holds the entries; part of the transactional id.
             properties: librdkafka properties of the connection, without `bootstrap.servers`.
             brokers: The living brokers of the moment.
-            timeout_seconds: Bounds `open` and `append`, each.
+            timeout_seconds: Bounds `append`.
+            open_timeout_seconds: Bounds `open`; None: as `append`.
         """
         self._topic = topic
         self._name = name
         self._properties = {**properties, **_PROPERTIES}
         self._brokers = brokers
         self._timeout_seconds = timeout_seconds
+        self._open_timeout_seconds = timeout_seconds if open_timeout_seconds is None else open_timeout_seconds
         self._run = uuid.uuid4().hex
         self._position = 0
         self._entries: dict[str, str] = {}
@@ -77,9 +80,9 @@ class Journal:
             StateError: Kafka did not let us in time.
             ConfigError: librdkafka refuses a property.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= open_timeout_seconds.
         """
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + self._open_timeout_seconds
         self._create_topic(deadline)
         # What was read and may not have been committed is written again: it counts from now on.
         self._write({_HOLDER: self._run}, deadline, is_holder=False)
@@ -125,7 +128,9 @@ class Journal:
             self._read(self._produce(producer, entries, deadline), deadline)
             if is_holder and self._holder != self._run:
                 _give_up(producer)
-                raise StateError(f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}")
+                raise LedgerTakenError(
+                    f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}"
+                )
             if not is_holder and self._entries:
                 self._produce(producer, self._entries, deadline)
             _patiently(producer.commit_transaction, deadline, "commit")

@@ -1,7 +1,8 @@
 """Trigger.AvailableNow: where the query ends, and what it still owes."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from discovery.core.clock import Clock
 from discovery.core.errors import KafkaUnreachableError
@@ -99,18 +100,26 @@ class Target:
         behind = unfinished(start, self.ends, self._feed.view().partitions)
         return tuple(tp for tp in (*behind, *sorted(self.owed)) if tp not in gone)
 
-    def why_unfinished(self, missing: tuple[TopicPartition, ...]) -> str:
-        """Say what could not be read, and what to do."""
+    def why_unfinished(
+        self, missing: tuple[TopicPartition, ...], parked: Mapping[TopicPartition, str] = MappingProxyType({})
+    ) -> str:
+        """Say what could not be read, with the reasons of the last plan first, and what to do."""
         others = "nothing else is read meanwhile (onParked=hold)" if self._holds else "everything else is read"
         return (
-            f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for {self._reasons(missing)}; "
-            f"{others}; run it again when they can be read"
+            f"Trigger.AvailableNow cannot reach its end: waited {self.wait_seconds:g} s for "
+            f"{self._reasons(missing, parked)}; {others}; run it again when they can be read"
         )
 
-    def _reasons(self, partitions: Iterable[TopicPartition]) -> str:
+    def _reasons(
+        self, partitions: Iterable[TopicPartition], parked: Mapping[TopicPartition, str] = MappingProxyType({})
+    ) -> str:
         known = self._feed.view().partitions
         return describe(
-            (tp, known[tp].parked_reason or "it stands before its end" if tp in known else "it is not there")
+            (
+                tp,
+                parked.get(tp)
+                or (known[tp].parked_reason or "it stands before its end" if tp in known else "it is not there"),
+            )
             for tp in partitions
         )
 

@@ -2,15 +2,17 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from discovery.core.errors import ArbiterError, StateError
+from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
 from discovery.core.model import TopicPartition
 from spark_jobs.source.cut import (
     CutRecord,
     Plan,
     PlannedRange,
+    Settlement,
     advance,
     effective_end,
     open_plan,
@@ -21,7 +23,15 @@ from spark_jobs.source.offsets import Offsets, OffsetsJson
 from spark_jobs.source.plan import describe
 
 _log = logging.getLogger("kafka_discovery.source")
-_MOST_DOUBLINGS = 6
+_MOST_DOUBLINGS = 7
+_MOST_PATIENCE_DOUBLINGS = 2
+_REST_SECONDS = 0.5
+"""Doubled for each fruitless cut: 1 s after the first one, 64 s at most."""
+_WRITE_SECONDS = 0.5
+"""How long planning waits for a write; then it goes on without the partitions concerned."""
+_QUEUE_SECONDS = 10.0
+"""How long a worker's question waits for other writes: less than the worker waits for its answer."""
+_RESTING = "workers could not read it, although it has a leader; it is tried again, less and less often"
 
 
 class RangeCoordinator:
@@ -30,10 +40,21 @@ class RangeCoordinator:
     Every change is in the ledger before it is in memory, and in memory before anybody hears of it.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, now: Callable[[], float] = time.monotonic) -> None:
         """Name the ledger; no I/O."""
         self._ledger = ledger
+        self._now = now
         self._lock = threading.Lock()
+        """Guards memory; never held over I/O, so that whoever needs no write is answered during a slow one."""
+        self._io = threading.Lock()
+        """Held by the one thread that writes the ledger; taken before `_lock`."""
+        self._writer: threading.Thread | None = None
+        self._trouble: str | None = None
+        """Why the last write failed; None: it did not."""
+        self._taken: LedgerTakenError | None = None
+        self._gone_back: dict[TopicPartition, CutRecord] = {}
+        """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
+        self._rest_until: dict[TopicPartition, float] = {}
         self._state = LedgerState()
         self._pending: dict[TopicPartition, CutRecord] = {}
         self._plan: Plan | None = None
@@ -41,7 +62,7 @@ class RangeCoordinator:
         self._doubtful: dict[TopicPartition, CutRecord] = {}
         self._said: set[tuple[int, TopicPartition]] = set()
         self._fruitless: dict[TopicPartition, int] = {}
-        """How often in a row a partition was cut before its first record."""
+        """How often in a row a partition was cut at the beginning of its range."""
 
     def open(self) -> None:
         """Become the holder of the ledger and read it.
@@ -59,7 +80,11 @@ class RangeCoordinator:
         """Answer nobody any more and give the ledger back."""
         with self._lock:
             self._plan = None
-            self._ledger.close()
+        # A write that hangs is not waited for: its ledger dies with the process.
+        is_quiet = self._io.acquire(timeout=_WRITE_SECONDS)
+        self._ledger.close()
+        if is_quiet:
+            self._io.release()
 
     # -- the planner's side -------------------------------------------------------------------------------------
 
@@ -68,7 +93,7 @@ class RangeCoordinator:
 
         Runs: driver, once for a new query; blocks for a write of the ledger.
         """
-        with self._lock:
+        with self._io:
             last = self._state.incarnation.number if self._state.incarnation else 0
             self._append([Incarnation(number=last + 1, start=start, end=end)])
             self._pending = {}
@@ -78,7 +103,7 @@ class RangeCoordinator:
 
         Runs: driver, at most once for a new query; blocks for a write of the ledger.
         """
-        with self._lock:
+        with self._io:
             self._append([replace(self.resume(), end=end)])
 
     def resume(self) -> Incarnation:
@@ -101,22 +126,90 @@ class RangeCoordinator:
             with self._lock:
                 self._plan = None
 
-    def advance(self, start: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the partitions that must go back now; note those that have gone back.
+    def refuse_older(
+        self, at: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Refuse a checkpoint that seems to be the one of an earlier incarnation, whose cuts are out of force.
+
+        Args:
+            at: Where the checkpoint stands, or the end of the batch that it replays.
+            begins: Where the replayed batch begins; None: nothing is replayed.
 
         Raises:
-            StateError: the checkpoint contradicts a record, or the ledger cannot be written.
-
-        Runs: driver; from memory, but for one write of the ledger after each rewind.
+            StateError: a cut that nobody rewound is of a batch that ends right there.
         """
+        newest = self.resume().number
+        for r in self._state.records.values():
+            is_here = at.get(r.topic_partition) == r.end
+            if begins is not None:
+                is_here = is_here and begins.get(r.topic_partition) == r.start
+            if r.incarnation < newest and not r.applied and is_here:
+                raise StateError(
+                    f"sourceId: {r.topic_partition} was cut at offset {r.cut} of [{r.start}, {r.end}) and never set "
+                    "back, then a new query took this sourceId; this checkpoint stands there: going on may lose "
+                    f"[{r.cut}, {r.end}). Go on with the newer checkpoint, or, knowing that nothing is missing, "
+                    "adopt this one: kafka-discovery checkpoint adopt"
+                )
+
+    def advance(self, start: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the partitions that must go back now.
+
+        Raises:
+            StateError: the checkpoint contradicts a record, or somebody else holds the ledger.
+
+        Runs: driver; from memory, unless a record's write had failed: then <= 0.5 s.
+        """
+        if self._doubtful:
+            self._write_soon([])
         with self._lock:
-            if self._doubtful:
-                self._keep(list(self._doubtful.values()))
             found = advance(start, self._pending)
-            if found.applied:
-                self._keep(found.applied)
+            self._gone_back = {r.topic_partition: r for r in found.applied}
             self._say_rewinds(found.rewinds)
             return found.rewinds
+
+    def gone_back(self) -> Offsets:
+        """Return the planned ends of cut ranges whose rewind stands in Spark's log, and that are not read on yet."""
+        return {tp: record.end for tp, record in self._gone_back.items()}
+
+    def read_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that partitions which have gone back are planned again; `held` names those for which that failed.
+
+        Raises:
+            StateError: somebody else holds the ledger.
+
+        Runs: driver; blocks for a write of the ledger, <= 0.5 s: a slower one goes on in the background.
+        """
+        records = [record for tp, record in self._gone_back.items() if tp in partitions]
+        if records:
+            self._write_soon(records)
+
+    def held(self) -> dict[TopicPartition, str]:
+        """Return the partitions that must not be planned now, with reasons."""
+        now = self._now()
+        with self._lock:
+            resting = {tp: _RESTING for tp, until in self._rest_until.items() if now < until}
+            unwritten = [*self._doubtful, *(tp for tp in self._gone_back if tp in self._pending)]
+            return resting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
+
+    def _write_soon(self, applied: list[CutRecord]) -> None:
+        if self._writer is None or not self._writer.is_alive():
+            self._writer = threading.Thread(target=self._write, args=(applied,), name="cut-ledger", daemon=True)
+            self._writer.start()
+            self._writer.join(_WRITE_SECONDS)
+        if self._taken is not None:
+            raise self._taken
+
+    def _write(self, applied: list[CutRecord]) -> None:
+        """Runs: a thread of its own; blocks as long as the ledger does."""
+        try:
+            with self._io:
+                self._keep(applied)
+        except LedgerTakenError as error:
+            self._taken = error
+        except StateError as error:
+            if self._trouble != str(error):
+                _log.warning("partitions that were cut wait for the ledger: %s", error)
+            self._trouble = str(error)
 
     def open_plan(
         self,
@@ -147,9 +240,12 @@ class RangeCoordinator:
         return self._pending
 
     def patience_factor(self, partitions: Collection[TopicPartition]) -> int:
-        """Return by what to lengthen the wait before a cut, so that a slow leader is not cut for ever: 1 to 64."""
+        """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 1 to 4.
+
+        No more: the whole batch waits. A partition that is cut even so rests, see `held`.
+        """
         times = max((self._fruitless.get(tp, 0) for tp in partitions), default=0)
-        return int(2 ** min(times, _MOST_DOUBLINGS))
+        return int(2 ** min(times, _MOST_PATIENCE_DOUBLINGS))
 
     def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
         """Tell whether a range that goes back does so because of a cut."""
@@ -178,8 +274,16 @@ class RangeCoordinator:
             ArbiterError: the plan is not in force, or a proposal lies outside of it.
             StateError: a cut could not be made durable; nothing is settled, ask again.
 
-        Runs: a thread of the server; blocks for a write of the ledger when something is cut.
+        Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
         """
+        settlement = self._proposed(number, proposed)
+        if settlement.cuts:
+            self._make_durable(settlement.cuts)
+            settlement = self._proposed(number, proposed)
+        return dict(settlement.ends)
+
+    def _proposed(self, number: int, proposed: Mapping[TopicPartition, int]) -> Settlement:
+        """Settle at once what needs no record; what does is in doubt until it is durable, so it can only be cut."""
         with self._lock:
             plan = self._in_force(number)
             # A record that may be durable must not be decided otherwise.
@@ -188,34 +292,54 @@ class RangeCoordinator:
                 settlement = settle(plan, {**proposed, **doubted})
             except StateError as error:
                 raise ArbiterError(str(error)) from error
-            if settlement.cuts:
-                self._keep(settlement.cuts)
-                _say_cuts(settlement.cuts)
-            self._plan = settlement.plan
-            self._count_fruitless(settlement.ends, plan)
-            return dict(settlement.ends)
+            self._doubtful |= {r.topic_partition: r for r in settlement.cuts}
+            if not settlement.cuts:
+                self._plan = settlement.plan
+                for tp, end in settlement.ends.items():
+                    if end > plan.ranges[tp].start:
+                        self._fruitless.pop(tp, None)
+            return settlement
 
-    def _count_fruitless(self, ends: Mapping[TopicPartition, int], plan: Plan) -> None:
-        for tp, end in ends.items():
-            if end == plan.ranges[tp].start:
-                self._fruitless[tp] = self._fruitless.get(tp, 0) + 1
-            else:
-                self._fruitless.pop(tp, None)
+    def _make_durable(self, records: Collection[CutRecord]) -> None:
+        """Write what waits, all cuts at once; whoever comes second finds its own written."""
+        if not self._io.acquire(timeout=_QUEUE_SECONDS):
+            raise StateError("the ledger is still being written")
+        try:
+            if any(r.topic_partition in self._doubtful for r in records):
+                self._keep([])
+        finally:
+            self._io.release()
 
     def _in_force(self, number: int) -> Plan:
         if self._plan is None or self._plan.number != number:
             raise ArbiterError(f"plan {number} is not in force any more: its batch is over")
         return self._plan
 
-    def _keep(self, records: Collection[CutRecord]) -> None:
-        self._doubtful |= {r.topic_partition: r for r in records if not r.applied}
-        self._append(list(records))
-        for record in records:
-            self._doubtful.pop(record.topic_partition, None)
-            if record.applied:
+    def _keep(self, applied: Collection[CutRecord]) -> None:
+        """Write all cuts in doubt, and records as applied; the ledger's lock is held."""
+        with self._lock:
+            cuts = list(self._doubtful.values())
+        if not cuts and not applied:
+            return
+        self._append([*cuts, *applied])
+        with self._lock:
+            self._trouble = None
+            for record in cuts:
+                self._note_cut(record)
+            for record in applied:
                 self._pending.pop(record.topic_partition, None)
-            else:
-                self._pending[record.topic_partition] = record
+        if cuts:
+            _say_cuts(cuts)
+
+    def _note_cut(self, record: CutRecord) -> None:
+        tp = record.topic_partition
+        self._doubtful.pop(tp, None)
+        self._pending[tp] = record
+        if self._plan is not None and self._plan.number == record.plan:
+            self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
+        if record.cut == record.start:
+            self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
+            self._rest_until[tp] = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
 
     def _append(self, entries: list[Entry]) -> None:
         self._ledger.append(entries)

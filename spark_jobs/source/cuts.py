@@ -1,7 +1,7 @@
 """What the planner knows of cuts: the coordinator, when a plan is new, and which tasks may ask."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,8 +80,29 @@ class Cuts:
         """
         if self._first is not None:
             return {}
-        self._resume()
+        if not self._resumed:
+            self._resume()
+            self._coordinator.refuse_older(start)
         return self._coordinator.advance(start)
+
+    def gone_back(self) -> Offsets:
+        """Return where cut ranges had been planned to end that are rewound and not read on yet."""
+        return {} if self._first is not None else self._coordinator.gone_back()
+
+    def held(self, confirmed: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Let partitions that were cut be read on; return those that must not be planned now, with reasons.
+
+        Args:
+            confirmed: Rewound partitions that are known to have the records that were cut off, or whose loss is
+                accepted.
+
+        Raises:
+            StateError: somebody else holds the ledger.
+        """
+        if self._first is not None:
+            return {}
+        self._coordinator.read_on(confirmed)
+        return self._coordinator.held()
 
     def note_planned(self, end: Mapping[str, Any]) -> None:
         """Hear what Spark is told; the first batch of a new query begins an incarnation.
@@ -106,7 +127,9 @@ class Cuts:
             StateError: the ledger is missing, or it is of another checkpoint.
         """
         if self._resumed or self._first is None:
-            self._resume()
+            if not self._resumed:
+                self._resume()
+                self._coordinator.refuse_older(parse_offsets(end, what="the checkpoint's offsets"), start)
             return start
         incarnation = self._coordinator.resume()
         if incarnation.end is not None and incarnation.end != end:

@@ -86,7 +86,7 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
         StateError: the ledger is another's or damaged, or the port cannot be had.
 
     Runs: Spark's driver-side source runner, once; blocks up to 15 s for the last holder to end. A ledger in Kafka
-    waits up to `startupTimeout` for a living broker first.
+    waits up to `startupTimeout` for a living broker first, then as long for the leader of its topic.
     """
     if options.cuts is None or options.source_id is None:
         return None
@@ -106,4 +106,6 @@ def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: Part
         source_id,
         properties=options.client.connection,
         brokers=lambda: feed.view().bootstrap or options.bootstrap,
+        # As patient as any start: the topic's leader may be among the dead.
+        open_timeout_seconds=options.startup_timeout_seconds,
     )

@@ -1,7 +1,7 @@
 """Data loss, acted on only when a fresh answer confirms it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from discovery.core.clock import Clock
@@ -16,7 +16,8 @@ from spark_jobs.source.options import SourceOptions
 _log = logging.getLogger("kafka_discovery.source")
 _CONFIRM_SECONDS = 5.0
 _CONFIRM_AGAIN_SECONDS = 10.0
-_NOTHING_TO_SET = frozenset({LossKind.GONE, LossKind.AGED_OUT})
+_LOOK_SECONDS = 1.0
+_NOTHING_TO_SET = frozenset({LossKind.GONE, LossKind.AGED_OUT, LossKind.CUT_SHRUNK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Checked:
     settled: bool
     """Nothing is left to confirm."""
     unsure: frozenset[TopicPartition] = frozenset()
-    """Their loss is not confirmed: they stay where they are."""
+    """Their loss is not confirmed, or, once cut, that they still reach as far: they stay where they are."""
 
 
 class LossGuard:
@@ -72,40 +73,56 @@ class LossGuard:
         """Return the partitions that do not exist any more, with the loss accepted."""
         return {tp for tp, kind in self._accepted if kind is LossKind.GONE}
 
-    def check(self, start: Offsets, view: FeedView, *, on_reset: Callable[[TopicPartition, int], None]) -> Checked:
+    def check(
+        self,
+        start: Offsets,
+        view: FeedView,
+        *,
+        on_reset: Callable[[TopicPartition, int], None],
+        told: Offsets | None = None,
+    ) -> Checked:
         """Compare where the query stands with what there is; an unconfirmed loss leaves its partition where it is.
 
         Args:
             start: Where the last batch ended.
             view: The feed's picture.
             on_reset: Hears of partitions whose loss was accepted, with the end they have now.
+            told: Where ranges that were cut had been planned to end; a fresh answer must reach that far.
 
         Raises:
             DataLossError: confirmed, and `failOnDataLoss` is true.
 
-        Runs: driver; from memory, or <= 5 s at most every 10 s while something seems lost.
+        Runs: driver; from memory, or <= 5 s at most every 10 s while something seems lost; <= 1 s once a partition
+        that was cut can be read again.
         """
-        seeming = self._losses(start, view)
-        if not seeming:
-            return Checked(view=view, resets={}, settled=True)
-        unsure = frozenset(loss.topic_partition for loss in seeming)
+        told = told or {}
+        seeming = self._losses(start, view, told)
+        unsure = frozenset(told).union(loss.topic_partition for loss in seeming)
+        if not seeming and not _readable(told, view):
+            return Checked(view=view, resets={}, settled=True, unsure=unsure)
         if self._clock.monotonic() < self._confirm_after:
             return Checked(view=view, resets={}, settled=False, unsure=unsure)
-        self._confirm_after = self._clock.monotonic() + _CONFIRM_AGAIN_SECONDS
+        self._confirm_after = self._clock.monotonic() + (_CONFIRM_AGAIN_SECONDS if seeming else _LOOK_SECONDS)
         try:
-            view = self._feed.refresh(_CONFIRM_SECONDS)
+            view = self._feed.refresh(_CONFIRM_SECONDS if seeming else _LOOK_SECONDS)
         except KafkaUnreachableError as error:
-            _log.warning("records seem lost, but nobody can confirm it now: %s", error)
+            if seeming:
+                _log.warning("records seem lost, but nobody can confirm it now: %s", error)
             return Checked(view=view, resets={}, settled=False, unsure=unsure)
-        losses = self._losses(start, view)
+        losses = self._losses(start, view, told)
         self._confirm_after = float("-inf")
         if fatal := tuple(loss for loss in losses if not self._may_accept(loss)):
             raise DataLossError(summarize(fatal))
         resets = self._accept(losses, view, on_reset)
-        placed = all(loss.kind in _NOTHING_TO_SET or loss.topic_partition in resets for loss in losses)
-        return Checked(view=view, resets=resets, settled=placed)
+        unplaced = {
+            loss.topic_partition
+            for loss in losses
+            if loss.kind not in _NOTHING_TO_SET and loss.topic_partition not in resets
+        }
+        unread = frozenset(told) - (_readable(told, view) - unplaced)
+        return Checked(view=view, resets=resets, settled=not unplaced, unsure=unread)
 
-    def _losses(self, start: Offsets, view: FeedView) -> tuple[Loss, ...]:
+    def _losses(self, start: Offsets, view: FeedView, told: Offsets | None = None) -> tuple[Loss, ...]:
         interest = self._options.interest
         found = find_losses(
             start,
@@ -113,6 +130,7 @@ class LossGuard:
             isolation=interest.isolation,
             topic_ids=self._topic_ids,
             followed={tp.topic: follows(interest, tp.topic) for tp in start if tp not in view.partitions},
+            told=told,
         )
         return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)
 
@@ -130,7 +148,10 @@ class LossGuard:
             option = "onTopicRecreated=restart" if loss.kind is LossKind.RECREATED else "failOnDataLoss=false"
             _log.warning("data loss accepted (%s): %s", option, loss.text)
             tp, known = loss.topic_partition, view.partitions.get(loss.topic_partition)
-            if loss.kind in _NOTHING_TO_SET:
+            if loss.kind is LossKind.CUT_SHRUNK:
+                # It stands at its cut and reads on there; what came since the truncation is not skipped.
+                on_reset(tp, (known and known.end_offset(self._options.interest.isolation)) or 0)
+            elif loss.kind in _NOTHING_TO_SET:
                 # Nothing to set: a range that begins too early is cut by the worker, which knows the newest start.
                 self._accepted.add((tp, loss.kind))
             elif known is not None and (place := self._after(loss, view)) is not None:
@@ -146,6 +167,11 @@ class LossGuard:
         if loss.kind is LossKind.RECREATED:
             return partition.start_offset
         return partition.end_offset(self._options.interest.isolation)
+
+
+def _readable(partitions: Iterable[TopicPartition], view: FeedView) -> frozenset[TopicPartition]:
+    known = {tp: view.partitions[tp] for tp in partitions if tp in view.partitions}
+    return frozenset(tp for tp, p in known.items() if not p.gone and p.parked_reason is None)
 
 
 def refuse_rewinds(

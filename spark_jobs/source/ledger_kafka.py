@@ -20,15 +20,21 @@ class KafkaLedger:
         properties: Mapping[str, Any],
         brokers: Callable[[], Sequence[BrokerAddress]],
         timeout_seconds: float = 30.0,
+        open_timeout_seconds: float | None = None,
     ) -> None:
         """Remember where; connects to nobody."""
         self._topic = topic
         self._journal = Journal(
-            topic, source_id, properties=properties, brokers=brokers, timeout_seconds=timeout_seconds
+            topic,
+            source_id,
+            properties=properties,
+            brokers=brokers,
+            timeout_seconds=timeout_seconds,
+            open_timeout_seconds=open_timeout_seconds,
         )
 
     def open(self) -> LedgerState:
-        """See `Ledger.open`; blocks up to 30 s."""
+        """See `Ledger.open`; blocks up to `open_timeout_seconds`."""
         found = self._journal.open()
         state = fold(LedgerState(), [decode(line) for line in found.values()])
         kept = prune(state)

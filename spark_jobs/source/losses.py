@@ -17,6 +17,8 @@ class LossKind(Enum):
     """The start offset is above the end: the topic was truncated or recreated."""
     RECREATED = "recreated"
     """The topic has another id."""
+    CUT_SHRUNK = "cut_shrunk"
+    """The end is below that of a range which was cut: the topic was truncated before the rest was read."""
     GONE = "gone"
     """A partition of the checkpoint does not exist, or is not followed any more."""
 
@@ -41,6 +43,7 @@ def find_losses(
     isolation: Isolation,
     topic_ids: Mapping[TopicPartition, TopicId],
     followed: Mapping[TopicName, bool] | None = None,
+    told: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[Loss, ...]:
     """Compare where a query stands with what the cluster has.
 
@@ -50,13 +53,30 @@ def find_losses(
         isolation: Which end counts.
         topic_ids: The ids under which partitions were read so far; absent means not seen yet.
         followed: For topics of `start` that are not in the view: whether the subscription still names them.
+        told: Ends of ranges that were cut: their partitions once reached that far.
 
     Returns:
         At most one loss per partition; none for what is unknown or parked.
 
     Runs: anywhere (pure).
     """
-    return tuple(_losses(start, view, isolation, topic_ids, followed or {}))
+    found = tuple(_losses(start, view, isolation, topic_ids, followed or {}))
+    lost = {loss.topic_partition for loss in found}
+    return (*found, *(loss for loss in _shrunk(start, view, isolation, told or {}) if loss.topic_partition not in lost))
+
+
+def _shrunk(
+    start: Mapping[TopicPartition, int], view: FeedView, isolation: Isolation, told: Mapping[TopicPartition, int]
+) -> Iterator[Loss]:
+    for tp, reached in told.items():
+        known = view.partitions.get(tp)
+        end = None if known is None or known.gone or known.parked_reason else known.end_offset(isolation)
+        if end is not None and end < reached:
+            text = (
+                f"{tp} ends at offset {end}, but a batch was planned to {reached} and cut at {start.get(tp)}: "
+                "the topic was truncated"
+            )
+            yield _loss(LossKind.CUT_SHRUNK, tp, text)
 
 
 def _losses(

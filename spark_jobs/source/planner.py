@@ -29,8 +29,10 @@ from spark_jobs.source.waiting import Patience
 _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
 """Least time between two lines about parked partitions: leaders move one by one."""
+_LOOKS_PER_SECOND = 5
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
+_UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -65,6 +67,8 @@ class Planner:
         self._say_parked_after = float("-inf")
         self._acked = -1
         self._resumed = False
+        self._held: Mapping[TopicPartition, str] = {}
+        """What stays out of the plan because of its cut, and why."""
         commits = options.commit_offsets and options.group
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
@@ -258,7 +262,9 @@ class Planner:
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
         self._patience.expect_life(view)
-        asked = (view.version, max_rows, start, self._pace.is_due())
+        # What is held may be free again without any news of Kafka.
+        tick = int(self._clock.monotonic() * _LOOKS_PER_SECOND) if self._held else None
+        asked = (view.version, max_rows, start, self._pace.is_due(), tick)
         if asked != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
             self._asked = None
@@ -289,16 +295,22 @@ class Planner:
             self._resumed = True
             if self._first is None:
                 self._guard.resume(start, view)
-        if (shape := (view.generation, view.missing_topics)) != self._checked:
+        told = self.cuts.gone_back() if self.cuts is not None else {}
+        self._held = {}
+        if (shape := (view.generation, view.missing_topics)) != self._checked or told:
             self._checked = None
-            checked = self._guard.check(start, view, on_reset=self._move_target)
-            view, resets = _without(checked.view, checked.unsure), checked.resets
+            checked = self._guard.check(start, view, on_reset=self._move_target, told=told)
+            view, resets = _without(checked.view, checked.unsure - told.keys()), checked.resets
+            self._held = dict.fromkeys(checked.unsure & told.keys(), _UNCONFIRMED)
             self._checked = shape if checked.settled else None
             self._guard.learn(view)
+        if self.cuts is not None:
+            self._held = self.cuts.held(told.keys() - self._held.keys()) | self._held
+            view, resets = self._hold(view), {tp: to for tp, to in resets.items() if tp not in self._held}
         plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         if plan.suspect and not resets:
             checked = self._guard.check(start, view, on_reset=self._move_target)
-            view = _without(checked.view, checked.unsure)
+            view = self._hold(_without(checked.view, checked.unsure))
             plan = plan_end(start, view.partitions, self._limits(max_rows), resets=checked.resets)
             resets = checked.resets
         self._say_parked(plan.parked)
@@ -309,6 +321,14 @@ class Planner:
         # The next `start` is this end, as a copy: an equal comparison saves parsing it.
         self._parsed = (end, ends)
         return end
+
+    def _hold(self, view: FeedView) -> FeedView:
+        """Park what a cut keeps out of the plan."""
+        if not self._held:
+            return view
+        known = {tp: view.partitions[tp] for tp in self._held if tp in view.partitions}
+        parked = {tp: replace(p, parked_reason=p.parked_reason or self._held[tp]) for tp, p in known.items()}
+        return replace(view, partitions={**view.partitions, **parked})
 
     def _move_target(self, tp: TopicPartition, end: int) -> None:
         if self._target is not None:
@@ -355,7 +375,7 @@ class Planner:
                 return end
             now = self._clock.monotonic()
             if now >= deadline:
-                raise KafkaUnreachableError(target.why_unfinished(missing))
+                raise KafkaUnreachableError(target.why_unfinished(missing, self.parked))
             self.feed.wait(self.feed.view().version, min(deadline - now, 1.0))
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from discovery.core.errors import ArbiterError, StateError
+from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
+from discovery.core.model import TopicPartition
 from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
@@ -19,6 +20,7 @@ from spark_jobs.source.cut import PlannedRange
 from spark_jobs.source.ledger import Entry
 from spark_jobs.source.ledger_file import FileLedger
 from tests.fakes.feed import tp
+from tests.support import eventually
 
 RANGES = {tp(0): PlannedRange(start=5, end=20), tp(1): PlannedRange(start=0, end=4)}
 
@@ -27,8 +29,11 @@ class FullDisk(FileLedger):
     """A ledger whose disk is full when told so."""
 
     full = False
+    taken = False
 
     def append(self, entries: Sequence[Entry]) -> None:
+        if self.taken:
+            raise LedgerTakenError("in use")
         if self.full:
             raise StateError("no space left")
         super().append(entries)
@@ -88,6 +93,10 @@ def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goe
     assert second.advance({tp(0): 20}) == {tp(0): 9}
     assert second.is_rewind(tp(0), 20, 9)
     assert second.advance({tp(0): 9}) == {}
+    assert second.gone_back() == {tp(0): 20}
+    assert set(second.held()) == {tp(0)}, "not read on before that is recorded"
+    second.read_on([tp(0)])
+    assert second.held() == {}
     second.close()
     third, _ = opened(tmp_path)
     assert third.pending() == {}
@@ -135,6 +144,85 @@ def test_given_no_ledger_when_a_checkpoint_goes_on_then_it_is_an_error_that_name
     with pytest.raises(StateError, match="the checkpoint is not new, but no ledger of its cuts is at") as error:
         coordinator.resume()
     assert str(ledger.path) in str(error.value)
+    coordinator.close()
+
+
+class SlowDisk(FileLedger):
+    """A ledger whose disk does not answer until told so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "s", lock_wait_seconds=0.1)
+        self.asked, self.answer = threading.Event(), threading.Event()
+        self.answer.set()
+        self.writes = 0
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        self.writes += 1
+        self.asked.set()
+        assert self.answer.wait(20)
+        super().append(entries)
+
+
+def test_given_a_slow_ledger_when_a_cut_is_written_then_others_are_answered_and_waiting_cuts_share_one_write(
+    tmp_path: Path,
+) -> None:
+    ledger = SlowDisk(tmp_path)
+    coordinator = RangeCoordinator(ledger)
+    coordinator.open()
+    coordinator.begin({}, {})
+    ranges = {tp(number): PlannedRange(start=0, end=9) for number in range(8)}
+    coordinator.open_plan(ranges, replayed=False, whole=[tp(7)])
+    ledger.answer.clear()
+    ledger.asked.clear()
+    heard: list[dict[TopicPartition, int]] = []
+
+    def cut(number: int) -> None:
+        heard.append(coordinator.decide(1, {tp(number): 4}))
+
+    threads = [threading.Thread(target=cut, args=(number,)) for number in range(6)]
+    threads[0].start()
+    assert ledger.asked.wait(20)
+    for thread in threads[1:]:
+        thread.start()
+    assert coordinator.decide(1, {tp(6): 9}) == {tp(6): 9}
+    assert coordinator.known(1, ranges) == {tp(6): 9, tp(7): 9}
+    eventually(lambda: len(coordinator.held()) == 6, 20)
+    ledger.answer.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(end for told in heard for end in told.values()) == [4] * 6
+    assert ledger.writes == 3, "the incarnation, the first cut, and the five that waited"
+    coordinator.close()
+
+
+def test_given_a_ledger_that_cannot_be_written_when_a_partition_went_back_then_it_waits_and_the_query_does_not_fail(
+    tmp_path: Path,
+) -> None:
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    coordinator.decide(1, {tp(0): 9})
+    coordinator.close_plan()
+    assert coordinator.advance({tp(0): 9}) == {}
+    ledger.full = True
+    coordinator.read_on([tp(0)])
+    assert coordinator.advance({tp(0): 9}) == {}
+    assert coordinator.held() == {tp(0): "no space left"}
+    ledger.full = False
+    coordinator.read_on([tp(0)])
+    assert coordinator.held() == {}
+    coordinator.close()
+
+
+def test_given_a_ledger_that_another_took_when_a_partition_went_back_then_the_query_fails(tmp_path: Path) -> None:
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    coordinator.decide(1, {tp(0): 9})
+    coordinator.advance({tp(0): 9})
+    ledger.taken = True
+    with pytest.raises(LedgerTakenError, match="in use"):
+        coordinator.read_on([tp(0)])
     coordinator.close()
 
 

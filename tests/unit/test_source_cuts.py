@@ -28,7 +28,7 @@ class Run:
 
     def __init__(self, folder: Path, partitions: Mapping[TopicPartition, PartitionView], **options: str) -> None:
         self.feed = ScriptedFeed(view_of(partitions))
-        self.coordinator = RangeCoordinator(FileLedger(folder, "s"))
+        self.coordinator = RangeCoordinator(FileLedger(folder, "s"), now=self.feed.clock.monotonic)
         self.server = CoordinatorServer(self.coordinator, host="127.0.0.1")
         self.cuts = Cuts(self.coordinator, self.server, CutOptions(host="127.0.0.1"))
         self.cuts.open()
@@ -194,20 +194,74 @@ def test_given_a_partition_read_in_pieces_when_planned_then_it_is_never_cut(star
     assert ticket.undecided == {tp(1)}
 
 
-def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_it_gets_more_time(
+def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_it_gets_more_time_and_rests_between(
     start_run: StartRun,
 ) -> None:
     run = start_run()
     start, end = START, run.first_batch()
-    waits = []
-    for _ in range(3):
+    waits, rests = [], []
+    for number in range(4):
         ticket = run.planner.tasks(start, end)[2]
         assert ticket is not None
         waits.append(ticket.cut_after_seconds)
         run.cut(0, 0)
+        run.cut(0, 0)  # asked twice, counted once
+        run.feed.show_partitions({tp(0): TWO[tp(0)], tp(1): partition_view(0, 11 + number)})
         back = run.latest(end)
-        start, end = back, run.latest(back)
-    assert waits == [1.0, 2.0, 4.0]
+        began = run.feed.clock.monotonic()
+        while (more := run.latest(back)) is back:
+            assert "workers could not read it" in run.planner.parked[tp(0)]
+            run.feed.clock.advance(0.25)
+        rests.append(run.feed.clock.monotonic() - began)
+        start, end = back, more
+    assert waits == [1.0, 2.0, 4.0, 4.0], "a batch waits no longer than that"
+    assert rests == [1.0, 2.0, 4.0, 8.0], "the others go on meanwhile"
+
+
+def test_given_a_truncation_in_flight_when_the_partition_was_cut_then_it_is_data_loss(start_run: StartRun) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3)
+    back = run.latest(end)
+    run.feed.show_partitions({tp(0): partition_view(0, 3), tp(1): TWO[tp(1)]})
+    with pytest.raises(DataLossError, match="t-0 ends at offset 3, but a batch was planned to 10 and cut at 3"):
+        run.latest(back)
+    again = start_run({tp(0): partition_view(0, 5), tp(1): TWO[tp(1)]})
+    with pytest.raises(DataLossError, match="t-0 ends at offset 5, but a batch was planned to 10 and cut at 3"):
+        again.latest(back)
+    accepting = start_run({tp(0): partition_view(0, 5), tp(1): TWO[tp(1)]}, failOnDataLoss="false")
+    assert accepting.latest(back) == {"t": {"0": 5, "1": 10}}
+    assert accepting.ranges(back, accepting.latest(back)) == {0: (3, 5)}
+
+
+def test_given_a_view_of_before_the_cut_when_the_partition_is_read_on_then_a_fresh_answer_is_asked_for(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3)
+    back = run.latest(end)
+    run.feed.reachable = False
+    assert run.latest(back) is back
+    assert "not confirmed" in run.planner.parked[tp(0)]
+    run.feed.reachable = True
+    run.feed.clock.advance(1.5)
+    assert run.latest(back) == end
+
+
+def test_given_an_older_checkpoint_with_a_cut_when_a_newer_one_took_its_name_then_it_is_refused(
+    start_run: StartRun,
+) -> None:
+    older = start_run()
+    end = older.first_batch()
+    older.cut(0, 3)
+    newer = start_run({tp(0): partition_view(0, 20), tp(1): TWO[tp(1)]})
+    newest = newer.first_batch()
+    with pytest.raises(StateError, match=r"t-0 was cut at offset 3 of .* and never set back, then a new query took"):
+        start_run().latest(end)
+    with pytest.raises(StateError, match="never set back"):
+        start_run().ranges(START, end)
+    assert start_run({tp(0): partition_view(0, 21), tp(1): TWO[tp(1)]}).latest(newest) == {"t": {"0": 21, "1": 10}}
 
 
 def test_given_a_bounded_run_when_cut_then_it_ends_with_an_error_and_never_as_a_success(start_run: StartRun) -> None:
