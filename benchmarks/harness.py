@@ -36,6 +36,8 @@ def say(text: str) -> None:
 def spark_session(cores: int = 2, *, native: bool = False) -> Iterator[SparkSession]:
     """Yield a local session; `native` adds Spark's own Kafka connector."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # As after an installation: else each of Spark's Python processes compiles the whole project again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName("benchmark")
@@ -215,9 +217,23 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": java[0] if java else "",
         "cores": os.cpu_count(),
-        "load_average_at_start": os.getloadavg()[0],
+        "load_average_at_start": round(os.getloadavg()[0], 1),
         **{name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow")},
     }
+
+
+@contextlib.contextmanager
+def load_noted(result: dict[str, Any]) -> Iterator[None]:
+    """Keep the machine's load average of one minute before and after a case: whether the machine was its own."""
+    before = os.getloadavg()[0]
+    yield
+    result["load_average"] = [round(before, 1), round(os.getloadavg()[0], 1)]
+
+
+def kept_result(name: str) -> dict[str, Any]:
+    """Return what earlier runs wrote to `build/bench/<name>.json`: cases take minutes, so runs fill one file."""
+    path = OUTPUT / f"{name}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def write_result(name: str, result: dict[str, Any]) -> Path:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -33,14 +34,17 @@ from benchmarks.harness import (
 )
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support_service import ServiceProcess, serve_arguments
 
 STARTS = 6
 """Pairs; the first is cold and told apart."""
-QUERIES = (1, 10, 25)
+QUERIES = (1, 10, 50)
 PARTITIONS = 6
 COUNT_SECONDS = 15.0
 TOPIC = "events"
 TRIGGER = "200 milliseconds"
+SERVED = "kafka-discovery behind a service"
+"""The same source with `discoveryUrl`: one loop for all queries, in a process of its own."""
 Result = dict[str, Any]
 _REQUEST = re.compile(r'"clientId":"([^"]*)","requestApiKeyName":"([A-Z_]+)"')
 
@@ -82,32 +86,52 @@ def overhead() -> Result:
 
 
 def requests() -> Result:
-    """1, 10 and 25 idle queries, default trigger of Spark: requests per second at all brokers, by kind."""
-    result: Result = {"seconds": COUNT_SECONDS, "brokers": 3, "partitions": PARTITIONS}
+    """1, 10 and 50 idle queries: requests per second at all brokers, by kind; ours also behind one service."""
+    result: Result = {"seconds": COUNT_SECONDS, "brokers": 3, "partitions": PARTITIONS, "trigger": TRIGGER}
     with _three_brokers() as cluster, spark_session(native=True) as spark:
         fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 10)
         cluster.log_requests()
-        for source in (NATIVE, OURS):
-            told = result[source] = {}
+        for source in (NATIVE, OURS, SERVED):
+            result[source] = {}
             for count in QUERIES:
-                with contextlib.ExitStack() as stack:
-                    queries = [
-                        stack.enter_context(running_query(spark, cluster.bootstrap_servers, TOPIC, source=source))
-                        for _ in range(count)
-                    ]
-                    settled = [q.first_row_seconds(240) for q in queries]
-                    time.sleep(5.0)
-                    before = _requests(cluster.folder)
-                    began = time.monotonic()
-                    time.sleep(COUNT_SECONDS)
-                    seconds, after = time.monotonic() - began, _requests(cluster.folder)
-                    told[str(count)] = _rates(before, after, seconds)
-                    told[str(count)]["running"] = sum(
-                        s is not None and q.query.isActive for s, q in zip(settled, queries, strict=True)
-                    )
-                say(f"{source}, {count} queries: {told[str(count)]}")
+                with _options(source, cluster) as options:
+                    told = result[source][str(count)] = _count(cluster, spark, source, count, options)
+                say(f"{source}, {count} queries: {told}")
                 time.sleep(3.0)
     return result
+
+
+def _count(
+    cluster: LocalKafka, spark: SparkSession, source: str, count: int, options: dict[str, str]
+) -> dict[str, Any]:
+    """Let so many queries come to rest, then count requests for a while."""
+    form = NATIVE if source == NATIVE else OURS
+    with contextlib.ExitStack() as stack:
+        queries = [
+            stack.enter_context(
+                running_query(spark, cluster.bootstrap_servers, TOPIC, source=form, trigger=TRIGGER, options=options)
+            )
+            for _ in range(count)
+        ]
+        settled = [q.first_row_seconds(120) for q in queries]
+        time.sleep(5.0)
+        before, began = _requests(cluster.folder), time.monotonic()
+        busy = _cpu_share(spark, COUNT_SECONDS)
+        rates = _rates(before, _requests(cluster.folder), time.monotonic() - began)
+        running = sum(s is not None and q.query.isActive for s, q in zip(settled, queries, strict=True))
+        return {**rates, "running": running, "spark_cores": busy}
+
+
+@contextlib.contextmanager
+def _options(source: str, cluster: LocalKafka) -> Iterator[dict[str, str]]:
+    """Yield what a query of this source needs besides the brokers; starts the service for the one that follows it."""
+    if source != SERVED:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-service-") as folder:
+        arguments = serve_arguments(cluster.bootstrap_servers, Path(folder) / "state")
+        with ServiceProcess(*arguments, log=Path(folder) / "log") as service:
+            yield {"discoveryUrl": service.api}
 
 
 @contextlib.contextmanager

@@ -1,4 +1,8 @@
-"""The data source behind the name `kafka-discovery`."""
+"""The data source behind the name `kafka-discovery`.
+
+Spark imports this module in two short-lived processes before a query starts, and in every application that asks for any
+data source at all: readers, with Arrow and the Kafka client behind them, are imported where one is made.
+"""
 
 from collections.abc import Mapping
 
@@ -15,10 +19,8 @@ from pyspark.sql.types import (
 )
 
 from discovery.core.errors import ConfigError
-from spark_jobs.source.batch import KafkaDiscoveryReader
 from spark_jobs.source.border import crossing, one_line
 from spark_jobs.source.options import SourceOptions, check_batch, check_stream, parse_options
-from spark_jobs.source.reader import KafkaDiscoveryStreamReader
 
 _COLUMNS = (
     StructField("key", BinaryType()),
@@ -58,10 +60,12 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of one batch read; no I/O."""
         with crossing():
+            from spark_jobs.source.batch import KafkaDiscoveryReader  # noqa: PLC0415 - see the module
+
             if schema != self.schema():
                 raise ConfigError(_FIXED)
             check_batch(self._parsed)
-        return KafkaDiscoveryReader(self._parsed)
+            return KafkaDiscoveryReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Make the reader of a streaming query; no I/O."""
@@ -70,6 +74,8 @@ class DefaultSource(DataSource):
             check_stream(self._parsed)
         except ConfigError as error:
             refusal = str(error)
+        from spark_jobs.source.reader import KafkaDiscoveryStreamReader  # noqa: PLC0415 - see the module
+
         return KafkaDiscoveryStreamReader(self._parsed, refusal=refusal)
 
 
