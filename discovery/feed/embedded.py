@@ -141,6 +141,7 @@ class EmbeddedFeed:
         with self._starting:
             if self._cycle is not None:
                 return
+            self._read_bootstrap_file()
             self.check()  # options librdkafka refuses are an error now, not silence later
             snapshot = None
             if self._store is not None:
