@@ -4,7 +4,6 @@ The names here are the names of the file; environment and command line spell the
 layers together, `provenance.py` remembers who said what, `reference.py` writes the page.
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -16,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.config.durations import seconds
+from discovery.config.hosts import is_loopback
 from discovery.config.material import open_stores
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, parse_bootstrap_servers
@@ -67,7 +67,7 @@ class ApiSettings(Section):
     @property
     def is_loopback(self) -> bool:
         """Whether only this host can reach the API."""
-        return _is_loopback(self.host)
+        return is_loopback(self.host)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -242,12 +242,3 @@ def _named(where: str, make: Callable[[], _T]) -> _T:
         return make()
     except ConfigError as error:
         raise ValueError(f"{where}: {error}") from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from discovery.config.hosts import is_loopback
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.feed.wire import Position
 
@@ -58,6 +59,10 @@ class ServiceClient:
             raise ConfigError(f"discoveryUrl: {url!r} is no address: {error}; write http://127.0.0.1:9463") from error
         if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.path not in {"", "/"} or parsed.userinfo:
             raise ConfigError(f"discoveryUrl: {url!r} is not like http://127.0.0.1:9463")
+        if token and parsed.scheme == "http" and not is_loopback(parsed.host):
+            raise ConfigError(
+                f"discoveryUrl: {url!r} would carry the token readable over the network; use https, or no token"
+            )
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = str(parsed).rstrip("/")
         self._scope = f"/v1/clusters/{cluster}"
@@ -129,9 +134,15 @@ class ServiceClient:
         """
         self._send("PUT", f"/v1/consumers/{quote(consumer_id, safe='')}", body=report, timeout_seconds=2.0)
 
-    def goodbye(self, consumer_id: str) -> None:
-        """Say that a consumer ends; raises as `report` does."""
-        self._send("DELETE", f"/v1/consumers/{quote(consumer_id, safe='')}", timeout_seconds=1.0)
+    def holder(self, consumer_id: str) -> str:
+        """Return which process reports under an id; raises as `refresh` does."""
+        response = self._send("GET", f"/v1/consumers/{quote(consumer_id, safe='')}", timeout_seconds=2.0)
+        return str(self._document(response).get("instance", ""))
+
+    def goodbye(self, consumer_id: str, instance: str) -> None:
+        """Say that a consumer ends, unless another process has its id by now; raises as `report` does."""
+        path = f"/v1/consumers/{quote(consumer_id, safe='')}"
+        self._send("DELETE", path, params={"instance": instance}, timeout_seconds=1.0)
 
     def close(self) -> None:
         """Release the connections."""

@@ -1,17 +1,14 @@
 """The feed that follows a service by HTTP, and looks for itself where that one is silent.
 
 One thread follows; a second one reports to the service; a third one hands on what an own loop sees, while there is one.
-The own loop begins when the service has been silent, or without a usable view, for `silence_seconds`, and ends once the
-service was back for `return_seconds`. What is shown never becomes empty in between: the last view stays until a better
-one is there. Source: docs/decisions/0012-the-service-and-its-followers.md.
+The own loop begins when the service has been silent, or what it says has been old, for longer than `Limits` allow, and
+ends once the service was back for a while. What is shown never becomes empty in between: the last view stays until a
+better one is there. Source: docs/decisions/0012-the-service-and-its-followers.md.
 """
 
-import os
-import socket
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -21,6 +18,9 @@ from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, StateError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, TopicName, TopicPartition
 from discovery.feed.base import AddressReport, FeedView, SourceFeed
+from discovery.feed.carry import covers_all, with_carried
+from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
+from discovery.feed.identity import instance_name, is_surely_dead
 from discovery.feed.service_client import ConsumerIdTakenError, ServiceClient, ServiceSilentError
 from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view
 from discovery.loop.interest import Interest
@@ -33,40 +33,12 @@ _REPORT_SECONDS = 2.0
 _OWNER_SECONDS = 15.0
 """How long a start waits for the last holder of its id to be forgotten."""
 _STEP_SECONDS = 0.25
+_SETTLED_SECONDS = 5.0
+"""After so long a fresh view of the own loop counts, even where it lacks partitions: they were deleted meanwhile."""
+_END_SECONDS = 2.0
+_SERVICE_SHARE = 0.5
+"""How much of a question's time the service gets, so that the own loop has the rest."""
 _log = structlog.get_logger("discovery.feed")
-
-
-class Mode(Enum):
-    """Whose view is shown."""
-
-    NOBODY = "nobody"
-    SERVICE = "service"
-    OWN_LOOP = "own loop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """What is known of both at one moment, for the choice between them."""
-
-    service_silent_seconds: float
-    """Since its last usable answer; infinite where there was none."""
-    service_steady_seconds: float
-    """Since it has been answering without a gap; 0 while it does not."""
-    own_loop_usable: bool
-
-
-def choose(mode: Mode, heard: Heard, *, silence_seconds: float, return_seconds: float) -> Mode:
-    """Return whose view to show.
-
-    Runs: anywhere (pure).
-    """
-    answering = heard.service_silent_seconds <= silence_seconds
-    steady = heard.service_steady_seconds >= return_seconds
-    if answering and (mode is not Mode.OWN_LOOP or steady or not heard.own_loop_usable):
-        return Mode.SERVICE
-    if heard.own_loop_usable:
-        return Mode.OWN_LOOP
-    return mode
 
 
 class SidecarFeed:
@@ -81,8 +53,7 @@ class SidecarFeed:
         own_loop: Callable[[tuple[BrokerAddress, ...]], SourceFeed],
         consumer_id: str | None = None,
         cluster_id: ClusterId | None = None,
-        silence_seconds: float = 3.0,
-        return_seconds: float = 2.0,
+        limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Remember whom to follow.
@@ -94,19 +65,19 @@ class SidecarFeed:
             own_loop: Makes the reserve, from the list and what the service has taught meanwhile.
             consumer_id: Names this reader at the service; one living process may hold it. A name of its own if None.
             cluster_id: The right cluster, if the user says so.
-            silence_seconds: How long the service may say nothing before the own loop begins.
-            return_seconds: How long it must have been back before the own loop ends.
+            limits: When to leave the service, and when to return to it; the defaults of `Limits` if None.
             clock: The system's if None.
         """
         self._client = client
         self._bootstrap = tuple(bootstrap)
         self._interest = interest
         self._make_own_loop = own_loop
-        self._instance = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+        self._instance = instance_name()
+        self._replaces = ""
         self._consumer_id = consumer_id or self._instance
         self._named = consumer_id is not None
         self._cluster_id = cluster_id
-        self._silence_seconds, self._return_seconds = silence_seconds, return_seconds
+        self._limits = limits or Limits()
         self._clock = clock or SystemClock()
         self._lock = threading.Condition()
         self._stopping = threading.Event()
@@ -115,11 +86,12 @@ class SidecarFeed:
         self._mode = Mode.NOBODY
         self._held = Position()
         self._service_view: FeedView | None = None
-        self._usable_at = float("-inf")
+        self._usable_at = self._fresh_at = float("-inf")
         self._steady_since = float("inf")
         self._began = float("inf")
         self._own: SourceFeed | None = None
         self._own_view: FeedView | None = None
+        self._own_fresh_since = float("inf")
         self._shown_at = self._clock.monotonic()
         self._generations: tuple[Mode, str, Generation] | None = None
         self._acked: dict[str, Any] = {}
@@ -171,19 +143,19 @@ class SidecarFeed:
 
     def refresh(self, timeout_seconds: float) -> FeedView:
         """See `PartitionFeed.refresh`."""
+        self._refuse_after_stop()
         began = self._clock.monotonic()
         if self._mode is not Mode.OWN_LOOP:
             try:
-                self._client.refresh(timeout_seconds)
+                self._client.refresh(timeout_seconds * _SERVICE_SHARE)
                 self._take(*self._ask(Position(), wait_seconds=0.0))
                 return self.view()
-            except (ServiceSilentError, WireError) as error:
-                _log.info("service_silent", error=str(error), consequence="the own loop is asked")
-        left = max(0.1, timeout_seconds - (self._clock.monotonic() - began))
+            except (ServiceSilentError, WireError, KafkaUnreachableError) as error:
+                _log.info("service_did_not_help", error=str(error), consequence="the own loop is asked")
         own = self._own_loop()
-        view = own.refresh(left)
+        view = own.refresh(max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
         with self._lock:
-            self._own_view = view
+            self._hear_own(view, self._clock.monotonic())
             self._show(Mode.OWN_LOOP)
         return self.view()
 
@@ -238,14 +210,21 @@ class SidecarFeed:
         """See `PartitionFeed.stop`."""
         if self._stopping.is_set():
             return
-        self._stopping.set()
-        self._report_now.set()
-        with self._lock:
+        deadline = self._clock.monotonic() + _END_SECONDS
+        with self._lock:  # an own loop is made under it, so none is made from here on
+            self._stopping.set()
             own, self._own = self._own, None
-        if own is not None:
-            own.stop()
-        self._quietly(lambda: self._client.goodbye(self._consumer_id))
+        self._report_now.set()
+        ending = threading.Thread(target=own.stop, name="kafka-discovery end", daemon=True) if own else None
+        if ending is not None:
+            ending.start()
+        for thread in self._threads:  # a report on its way would register us again after the goodbye
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - self._clock.monotonic()))
+        self._quietly(lambda: self._client.goodbye(self._consumer_id, self._instance))
         self._client.close()
+        if ending is not None:
+            ending.join(_END_SECONDS)
 
     # -- the service --------------------------------------------------------------------------------------------
 
@@ -264,7 +243,7 @@ class SidecarFeed:
             topics=None if names is None else ",".join(names),
             pattern=self._interest.pattern,
             wait_seconds=wait_seconds,
-            silence_seconds=max(1.0, self._silence_seconds - _WAIT_SECONDS),
+            silence_seconds=max(1.0, self._limits.silence_seconds - _WAIT_SECONDS),
         )
         return held, document, age_seconds
 
@@ -286,8 +265,11 @@ class SidecarFeed:
                 if self._mode is Mode.NOBODY:
                     self._put(view, Mode.NOBODY, now)
             else:
-                self._steady_since = min(self._steady_since, now)
                 self._usable_at = now
+                self._fresh_at = max(self._fresh_at, now - age_seconds)
+                is_fresh = now - self._fresh_at <= self._limits.age_seconds
+                self._steady_since = min(self._steady_since, now) if is_fresh else float("inf")
+                problem = "" if is_fresh else f"it has heard nothing from Kafka lately: {view.sentence}"
                 self._show(self._choice(now))
         self._complain(problem)
 
@@ -323,39 +305,55 @@ class SidecarFeed:
         """Begin the own loop when it is time, show what it sees, end it when the service is back."""
         version = -1
         while not self._stopping.wait(0 if self._own is not None else _STEP_SECONDS):
-            now = self._clock.monotonic()
-            silent = now - max(self._usable_at, self._began)
             if self._own is None:
                 version = -1
-                if silent <= self._silence_seconds:
+                if not self._own_look_is_due():
                     continue
             view = self._own_loop().wait(version, _STEP_SECONDS)
             version = view.version
             self._show_own(view)
+
+    def _own_look_is_due(self) -> bool:
+        now = self._clock.monotonic()
+        with self._lock:
+            return own_look_is_due(self._heard(now), running_seconds=now - self._began, limits=self._limits)
 
     def _own_loop(self) -> SourceFeed:
         """Return the own loop, begun where it was not.
 
         Raises:
             StateError: its state is held by another process.
+            KafkaUnreachableError: this feed was stopped.
         """
         with self._lock:
+            self._refuse_after_stop()
             if self._own is None:
                 learned = dict.fromkeys((*self._bootstrap, *self._view.bootstrap))
                 self._own = self._make_own_loop(tuple(learned))
                 _log.warning("own_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
             own = self._own
         own.start()
+        if self._stopping.is_set():  # `stop` may have come before there was anything to stop
+            own.stop()
+            self._refuse_after_stop()
         return own
+
+    def _refuse_after_stop(self) -> None:
+        if self._stopping.is_set():
+            raise KafkaUnreachableError("this reader was stopped")
 
     def _show_own(self, view: FeedView) -> None:
         ended: SourceFeed | None = None
         now = self._clock.monotonic()
         with self._lock:
-            self._own_view = view
-            self._show(self._choice(now))
-            if self._mode is Mode.SERVICE and now - self._usable_at <= self._silence_seconds:
+            self._hear_own(view, now)
+            mode = self._choice(now)
+            if mode is not Mode.SERVICE or mode is not self._mode:
+                self._show(mode)
+            heard = self._heard(now)
+            if self._mode is Mode.SERVICE and heard.service_steady_seconds >= self._limits.return_seconds:
                 ended, self._own, self._own_view = self._own, None, None
+                self._own_fresh_since = float("inf")
         if ended is not None:
             _log.info("own_loop_ends", service=self._client.url)
             ended.stop()
@@ -363,27 +361,47 @@ class SidecarFeed:
     # -- what is shown ------------------------------------------------------------------------------------------
 
     def _choice(self, now: float) -> Mode:
-        heard = Heard(
-            service_silent_seconds=now - self._usable_at,
-            service_steady_seconds=max(0.0, now - self._steady_since),
-            own_loop_usable=self._own_view is not None and self._is_enough(self._own_view),
-        )
-        return choose(self._mode, heard, silence_seconds=self._silence_seconds, return_seconds=self._return_seconds)
+        return choose(self._mode, self._heard(now), self._limits)
 
-    def _is_enough(self, view: FeedView) -> bool:
-        """Tell whether the own loop knows as much as was shown: a good view is never replaced by a smaller one."""
-        return view.generation > 0 and self._view.partitions.keys() <= view.partitions.keys()
+    def _heard(self, now: float) -> Heard:
+        """Sum up what is known; the lock is held."""
+        silent_seconds = now - self._usable_at
+        is_steady = silent_seconds <= self._limits.silence_seconds
+        return Heard(
+            service_silent_seconds=silent_seconds,
+            service_age_seconds=now - self._fresh_at,
+            service_steady_seconds=max(0.0, now - self._steady_since) if is_steady else 0.0,
+            own_loop_usable=self._is_enough(now),
+        )
+
+    def _hear_own(self, view: FeedView, now: float) -> None:
+        """Keep what the own loop sees, and since when it is fresh; the lock is held."""
+        self._own_view = view
+        is_fresh = view.age_seconds <= self._limits.age_seconds
+        self._own_fresh_since = min(self._own_fresh_since, now) if is_fresh else float("inf")
+
+    def _is_enough(self, now: float) -> bool:
+        """Tell whether the own loop can stand in for what is shown: fresh, and without less than that for no reason."""
+        fresh_seconds = now - self._own_fresh_since
+        if self._own_view is None or not self._own_view.generation or fresh_seconds < 0:
+            return False
+        return fresh_seconds >= _SETTLED_SECONDS or covers_all(self._own_view, self._view)
 
     def _show(self, mode: Mode) -> None:
         """Show the view of a mode; the lock is held."""
+        now = self._clock.monotonic()
         view = self._service_view if mode is Mode.SERVICE else self._own_view if mode is Mode.OWN_LOOP else None
         if view is None:
             if self._mode is Mode.NOBODY and self._own_view is not None:
-                self._put(self._own_view, Mode.NOBODY, self._clock.monotonic())
+                self._put(self._own_view, Mode.NOBODY, now)
             return
+        if mode is Mode.SERVICE:
+            view = replace(view, age_seconds=now - self._fresh_at)
+        else:
+            view = with_carried(view, self._view, wall=self._clock.wall())
         if mode is not self._mode:
             _log.info("view_shown", of=mode.value, service=self._client.url, generation=view.generation)
-        self._put(view, mode, self._clock.monotonic())
+        self._put(view, mode, now)
 
     def _put(self, view: FeedView, mode: Mode, now: float) -> None:
         """Number the view in our own count: service and own loop each have theirs."""
@@ -406,6 +424,8 @@ class SidecarFeed:
             try:
                 self._client.report(self._consumer_id, self._document())
             except ConsumerIdTakenError as error:
+                if self._inherits():
+                    continue
                 if self._clock.monotonic() >= deadline:
                     text = f"sourceId {self._consumer_id!r}: {error}"
                     raise StateError(text) from error
@@ -414,6 +434,18 @@ class SidecarFeed:
                 return  # the service is not there: then the state folder's lock decides
             else:
                 return
+
+    def _inherits(self) -> bool:
+        """Tell whether the holder of our id was a process of this host that has ended: then its id is ours."""
+        try:
+            holder = self._client.holder(self._consumer_id)
+        except DiscoveryError:
+            return False
+        if holder == self._replaces or not is_surely_dead(holder):
+            return False
+        _log.info("consumer_id_inherited", consumer=self._consumer_id, ended=holder)
+        self._replaces = holder
+        return True
 
     def _report(self) -> None:
         while not self._stopping.is_set():
@@ -428,6 +460,7 @@ class SidecarFeed:
             acked = self._acked
         return {
             "instance": self._instance,
+            "replaces": self._replaces,
             "kind": "spark",
             "isolation_level": self._interest.isolation.value,
             "positions": _nested(self._positions),
@@ -441,15 +474,16 @@ class SidecarFeed:
     def _either(
         self, service: Callable[[float], _T], own_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
     ) -> _T:
-        """Ask the service, and the own loop where that one is silent, within one budget."""
+        """Ask the service, and the own loop where that one does not help, within one budget."""
+        self._refuse_after_stop()
         began = self._clock.monotonic()
         if self._mode is not Mode.OWN_LOOP:
             try:
-                return service(timeout_seconds / 2)
-            except ServiceSilentError as error:
-                _log.info("service_silent", error=str(error), consequence="the own loop is asked")
-        left = max(0.1, timeout_seconds - (self._clock.monotonic() - began))
-        return own_loop(self._own_loop(), left)
+                return service(timeout_seconds * _SERVICE_SHARE)
+            except (ServiceSilentError, KafkaUnreachableError) as error:
+                _log.info("service_did_not_help", error=str(error), consequence="the own loop is asked")
+        own = self._own_loop()
+        return own_loop(own, max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Keep a thread at its work whatever happens: the last view must not freeze unnoticed."""
@@ -457,7 +491,8 @@ class SidecarFeed:
             try:
                 work()
             except DiscoveryError as error:
-                _log.warning("retrying", error=str(error))
+                if not self._stopping.is_set():
+                    _log.warning("retrying", error=str(error))
             except Exception:  # noqa: BLE001 - told under the phrase that tests look for
                 if not self._stopping.is_set():
                     _log.exception("bug", sentence=BUG_PHRASE)

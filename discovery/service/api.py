@@ -191,8 +191,8 @@ class Api:
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
     async def drop_consumer(self, call: Call) -> Response:
-        """Forget a consumer that says goodbye."""
-        self._service.registry.drop(call.path("id"))
+        """Forget a consumer that says goodbye, or that an operator does not want to see any more."""
+        self._service.registry.drop(call.path("id"), call.text("instance"))
         return Response(status_code=204)
 
     async def reload(self, _: Call) -> Response:

@@ -10,6 +10,8 @@ from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse
 KINDS = ("spark", "cli", "unknown")
 _MOST = 10_000
 _LONGEST = 200
+_LEASE_SECONDS = 10.0
+"""An id is its holder's for so long after each report, five times as often as a living one reports."""
 
 
 class ConflictError(DiscoveryError):
@@ -30,6 +32,8 @@ class Consumer:
     cluster: str
     kind: str
     acked_generation: int
+    replaces: str = ""
+    """Whose id it takes over: an instance of which it knows that it has ended."""
     heard_at: float
     """Monotonic seconds."""
     committed_only: bool = False
@@ -59,7 +63,7 @@ class Registry:
         """
         self._forget(consumer.heard_at)
         known = self._consumers.get(consumer.id)
-        if known is not None and known.instance != consumer.instance:
+        if known is not None and self._is_taken(known, consumer):
             raise ConflictError(
                 f"consumer {consumer.id!r} is in use by {known.instance!r}, heard"
                 f" {consumer.heard_at - known.heard_at:.0f} s ago; give this one its own id (sourceId) or stop that one"
@@ -68,9 +72,11 @@ class Registry:
             raise ConflictError(f"{_MOST} consumers are known already; that is the limit")
         self._consumers[consumer.id] = consumer
 
-    def drop(self, consumer_id: str) -> bool:
-        """Forget one; tell whether it was known."""
-        return self._consumers.pop(consumer_id, None) is not None
+    def drop(self, consumer_id: str, instance: str | None = None) -> None:
+        """Forget one; where an instance is named, only if it still has this id."""
+        known = self._consumers.get(consumer_id)
+        if known is not None and instance in {None, known.instance}:
+            del self._consumers[consumer_id]
 
     def all(self, now: float, cluster: str | None = None) -> list[Consumer]:
         """Return the living, by id."""
@@ -81,6 +87,12 @@ class Registry:
         """Return one of the living."""
         self._forget(now)
         return self._consumers.get(consumer_id)
+
+    @staticmethod
+    def _is_taken(known: Consumer, consumer: Consumer) -> bool:
+        if consumer.instance == known.instance or (consumer.replaces and consumer.replaces == known.instance):
+            return False
+        return consumer.heard_at - known.heard_at <= _LEASE_SECONDS
 
     def _forget(self, now: float) -> None:
         silent = [i for i, c in self._consumers.items() if now - c.heard_at > self.silence_seconds]
@@ -99,7 +111,7 @@ def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> 
     if not isinstance(raw, dict):
         raise BadReportError('the body must be a JSON object like {"instance": "…", "acked_generation": 3}')
     known = {"instance", "cluster", "kind", "acked_generation", "positions", "parked", "bootstrap_servers"}
-    known |= {"isolation_level"}
+    known |= {"isolation_level", "replaces"}
     unknown = sorted(set(raw) - known)
     if unknown:
         raise BadReportError(f"{unknown[0]}: unknown field; known are {', '.join(sorted(known))}")
@@ -112,6 +124,7 @@ def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> 
         cluster=cluster,
         kind=_text(raw, "kind", "unknown"),
         acked_generation=_number("acked_generation", raw.get("acked_generation", 0)),
+        replaces=_text(raw, "replaces", ""),
         heard_at=now,
         committed_only=isolation == "read_committed",
         positions={tp: _number(f"positions.{tp}", value) for tp, value in _by_partition(raw, "positions").items()},

@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import ipaddress
 from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from discovery.config.hosts import is_loopback
 from discovery.core.errors import ConfigError
 from discovery.service.respond import refusal
 
@@ -194,10 +194,4 @@ def _has(token: bytes, authorization: str) -> bool:
 
 def _names_loopback(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
-    name = name.removeprefix("[").removesuffix("]")
-    if name.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(name)

@@ -164,6 +164,7 @@ RESOLVE: Schema = {
 }
 _REPORTED = {
     "instance": {**_TEXT, "maxLength": 200, "description": "Names the process; two with one id are refused."},
+    "replaces": {**_TEXT, "maxLength": 200, "description": "The instance whose id it takes over: one that has ended."},
     "cluster": _TEXT,
     "kind": {**_TEXT, "maxLength": 200},
     "acked_generation": {**_COUNT, "description": "The newest generation it applied."},

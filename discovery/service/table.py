@@ -189,7 +189,8 @@ def table(api: Api) -> tuple[Route, ...]:
             method="DELETE",
             path="/v1/consumers/{id}",
             handler=api.drop_consumer,
-            summary="A consumer says goodbye",
+            summary="A consumer says goodbye, or an operator lets it be forgotten",
+            parameters=(Parameter(name="instance", schema=STRING, meaning="Only if this process has the id."),),
             statuses=(204,),
         ),
         Route(

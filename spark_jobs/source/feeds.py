@@ -39,6 +39,7 @@ def chosen_feed(options: SourceOptions) -> SourceFeed:
 def service_feed(options: SourceOptions, url: str) -> SourceFeed:
     """Build a feed that follows a service, with an own loop in reserve. See `chosen_feed`."""
     from discovery.config.logs import configure_logging  # noqa: PLC0415 - as below
+    from discovery.feed.choice import Limits  # noqa: PLC0415 - as below
     from discovery.feed.service_client import ServiceClient, read_token  # noqa: PLC0415 - as below
     from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
 
@@ -51,6 +52,7 @@ def service_feed(options: SourceOptions, url: str) -> SourceFeed:
         own_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),
         consumer_id=options.source_id,
         cluster_id=options.cluster_id,
+        limits=Limits(age_seconds=options.discovery_max_age_seconds),
     )
 
 

@@ -67,6 +67,7 @@ KNOWN = (
     "discoveryUrl",
     "discoveryCluster",
     "discoveryTokenFile",
+    "discoveryMaxAge",
     "groupIdPrefix",
     "fetchEngine",
     "fetchMaxMemory",
@@ -114,6 +115,7 @@ class SourceOptions:
     """A service to follow; None: an own loop."""
     discovery_cluster: str = "default"
     discovery_token_file: Path | None = None
+    discovery_max_age_seconds: float = 10.0
     group_id_prefix: str = "spark-kafka-discovery"
     fetch_engine: str = "auto"
     fetch_max_memory_bytes: int = 64 << 20
@@ -188,6 +190,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         discovery_url=_optional(given, "discoveryUrl", _url),
         discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
         discovery_token_file=_optional(given, "discoveryTokenFile", _folder),
+        discovery_max_age_seconds=parse_duration(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),

@@ -322,8 +322,21 @@ ROWS = (
         "discoveryTokenFile",
         "no token",
         "new",
-        "File with the token that a service beyond loopback asks for.",
-        ("unit/test_source_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",),
+        "File with the token that a service beyond loopback asks for; never sent over plain http to another host.",
+        (
+            "unit/test_source_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
+            "unit/test_sidecar_end.py::test_given_a_token_when_it_would_travel_readable_then_one_line_refuses_it",
+        ),
+    ),
+    Row(
+        "discoveryMaxAge",
+        "10s",
+        "new",
+        "How old what the service says may be; then an own loop looks, and leads while it sees more.",
+        (
+            "unit/test_source_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
+            "integration/test_sidecar_feed.py::test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_serves_until_it_is_fresh_again",
+        ),
     ),
     Row(
         "fetchEngine",

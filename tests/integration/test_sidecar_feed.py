@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +24,10 @@ from discovery.core.model import (
 )
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView, Interest
+from discovery.feed.choice import Limits, Mode
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.feed.service_client import ServiceClient
-from discovery.feed.sidecar import Mode, SidecarFeed
+from discovery.feed.sidecar import SidecarFeed
 from tests.fakes.cluster import FakeCluster, FakeNetwork
 from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
 from tests.fakes.service import FAST
@@ -49,6 +52,7 @@ class Stage:
         self.cluster.create_topic("t0", 3)
         self.own_loops: list[tuple[BrokerAddress, ...]] = []
         self.feeds: list[SidecarFeed] = []
+        self.interest = Interest(topics=(TopicName("t0"),))
         self.service = self.new_service()
 
     def new_service(self) -> ServiceProcess:
@@ -65,10 +69,9 @@ class Stage:
             ServiceClient(f"http://127.0.0.1:{self.port}"),
             **{  # type: ignore[arg-type]
                 "bootstrap": LIST,
-                "interest": Interest(topics=(TopicName("t0"),)),
+                "interest": self.interest,
                 "own_loop": self.own_loop,
-                "silence_seconds": 2.0,
-                "return_seconds": 1.0,
+                "limits": Limits(silence_seconds=2.0, age_seconds=4.0, return_seconds=1.0),
                 **more,
             },
         )
@@ -80,7 +83,7 @@ class Stage:
         self.own_loops.append(bootstrap)
         return EmbeddedFeed(
             bootstrap=bootstrap,
-            interest=Interest(topics=(TopicName("t0"),)),
+            interest=self.interest,
             policy=Policy(**FAST),  # type: ignore[arg-type]
             factory=FakeGatewayFactory(self.cluster.network),
             vetter=FakeVetter(self.cluster.network),
@@ -192,6 +195,79 @@ def test_given_a_service_that_falls_silent_when_followed_then_the_own_loop_takes
     watch.check()
     stage.service.say("append t0 1 1")
     until_end(feed, 1, 10)
+
+
+def test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_serves_until_it_is_fresh_again(
+    stage: Stage,
+) -> None:
+    feed = stage.follow()
+    stage.append(0, 5)
+    until_end(feed, 0, 5)
+    watch = Watch(feed)
+    for broker in (1, 2, 3):
+        stage.service.say(f"silence {broker}")
+    stage.cluster.append("t0", 0, 6)
+    assert feed.resolve({tp(0): -1}, timeout_seconds=10) == {tp(0): 11}
+    assert feed.refresh(10).partitions[tp(0)].high_watermark == 11
+    eventually(lambda: watch.look() or feed.mode is Mode.OWN_LOOP, DEADLINE, "the own loop's view")
+    stage.cluster.append("t0", 0, 1)
+    until_end(feed, 0, 12)
+    for broker in (1, 2, 3):
+        stage.service.say(f"revive {broker}")
+    stage.service.say("append t0 1 9")
+    eventually(lambda: watch.look() or end(feed, 1) == 9, DEADLINE, "the service's view")
+    until_mode(feed, Mode.SERVICE)
+    watch.check()
+
+
+def test_given_a_service_and_brokers_that_are_lost_to_both_when_followed_then_the_last_view_stays_and_ages(
+    stage: Stage,
+) -> None:
+    feed = stage.follow()
+    stage.append(0, 5)
+    until_end(feed, 0, 5)
+    for broker in (1, 2, 3):
+        stage.cluster.silence(broker)
+        stage.service.say(f"silence {broker}")
+    eventually(lambda: stage.own_loops, DEADLINE, "the own look")
+    eventually(lambda: feed.view().age_seconds > 6, DEADLINE, "an age that grows")
+    assert set(feed.view().partitions) == {tp(0), tp(1), tp(2)}
+    assert feed.mode is Mode.SERVICE
+    stage.cluster.revive(1)
+    until_mode(feed, Mode.OWN_LOOP)
+
+
+def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_own_loop_takes_over(
+    stage: Stage,
+) -> None:
+    stage.interest = Interest(pattern="^t[0-9]$")
+    stage.service.say("create_topic t1 2")
+    feed = stage.follow()
+    eventually(lambda: tp(1, "t1") in feed.view().partitions, DEADLINE, "the second topic")
+    stage.service.say("delete_topic t1")
+    eventually(lambda: feed.view().partitions[tp(1, "t1")].gone, DEADLINE, "its end")
+    stage.service.send(signal.SIGKILL)
+    stage.cluster.append("t0", 0, 11)
+    until_end(feed, 0, 11)
+    assert feed.mode is Mode.OWN_LOOP
+    assert feed.view().partitions[tp(1, "t1")].gone
+
+
+def test_given_a_query_killed_without_a_goodbye_when_it_starts_again_then_it_has_its_id_at_once(stage: Stage) -> None:
+    code = (
+        "import sys; from discovery.feed.identity import instance_name; from discovery.feed.service_client import *\n"
+        "ServiceClient(sys.argv[1]).report('query', {'instance': instance_name()}); print('done', flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, f"http://127.0.0.1:{stage.port}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as last:
+        assert last.stdout is not None
+        assert last.stdout.readline() == "done\n"
+        last.kill()
+    began = time.monotonic()
+    stage.follow(consumer_id="query")
+    assert time.monotonic() - began < 8, "a silent holder is waited for, a dead one is not"
+    (consumer,) = stage.service.json("/v1/consumers")["consumers"]
+    assert consumer["instance"] == stage.feeds[0]._instance
 
 
 def test_given_no_service_when_started_then_the_own_loop_serves_until_one_appears(stage: Stage) -> None:

@@ -218,6 +218,8 @@ def test_given_a_service_address_that_is_none_when_parsed_then_the_error_shows_o
 
 def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept() -> None:
     given = {"discoveryUrl": "http://h:1/", "discoveryCluster": "main", "discoveryTokenFile": "/run/token"}
+    given |= {"discoveryMaxAge": "1 minute"}
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t", **given})
     assert (options.discovery_url, options.discovery_cluster) == ("http://h:1", "main")
     assert str(options.discovery_token_file) == "/run/token"
+    assert options.discovery_max_age_seconds == 60
