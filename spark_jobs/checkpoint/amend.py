@@ -9,7 +9,7 @@ from discovery.core.errors import ConfigError, StateError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.store.locations import default_state_dir
 from spark_jobs.checkpoint.files import Checkpoint, SourceOffset, read_checkpoint
-from spark_jobs.source.cut import CutRecord, PlannedRange
+from spark_jobs.source.cut import Batch, CutRecord, PlannedRange
 from spark_jobs.source.ledger import Incarnation, LedgerState
 from spark_jobs.source.ledger_file import FileLedger
 
@@ -59,12 +59,12 @@ def cut(
     )
     ledger = FileLedger(state_dir or default_state_dir(), source_id, lock_wait_seconds=0)
     try:
-        _record(ledger, tp, range_, at, yes=yes)
+        _record(ledger, tp, range_, at, batch=Batch(checkpoint.query_id or "", number), yes=yes)
     finally:
         ledger.close()
 
 
-def _record(ledger: FileLedger, tp: TopicPartition, range_: PlannedRange, at: int, *, yes: bool) -> None:
+def _record(ledger: FileLedger, tp: TopicPartition, range_: PlannedRange, at: int, *, batch: Batch, yes: bool) -> None:
     state = ledger.open()
     if state.incarnation is None:
         raise StateError(f"--source-id: no ledger of cuts is at {ledger.path}; correct it, or adopt the checkpoint")
@@ -81,6 +81,8 @@ def _record(ledger: FileLedger, tp: TopicPartition, range_: PlannedRange, at: in
         cut=at,
         plan=state.last_plan() + 1,
         incarnation=state.incarnation.number,
+        query=batch.query or None,
+        batch=batch.number,
     )
     ledger.append([record])
     typer.echo(f"recorded in {ledger.path}: {_show(record)}")

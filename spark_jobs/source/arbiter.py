@@ -38,6 +38,8 @@ class Ticket:
     cut_after_seconds: float
     undecided: frozenset[TopicPartition]
     """Partitions whose end was open when the task was planned; all others end as planned."""
+    introduce: bool = False
+    """Ask although nothing is open: the driver must hear from a worker whose batch this is."""
 
 
 def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket | None:
@@ -48,7 +50,7 @@ def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket 
     if ticket is None:
         return None
     own = ticket.undecided.intersection(r.topic_partition for r in ranges)
-    return replace(ticket, undecided=own) if own else None
+    return replace(ticket, undecided=own) if own or ticket.introduce else None
 
 
 class _UnansweredError(Exception):
@@ -72,7 +74,7 @@ class TcpArbiter:
         """
         ends = {r: r.end_offset for r in ranges if r.topic_partition not in self._ticket.undecided}
         open_ = [r for r in ranges if r not in ends]
-        if open_:
+        if open_ or self._ticket.introduce:
             told = self._ask("known", {r.topic_partition: r.end_offset for r in open_})
             ends |= {r: told[r.topic_partition] for r in open_ if r.topic_partition in told}
         return ends
@@ -90,7 +92,9 @@ class TcpArbiter:
             reraise=True,
         )
         try:
-            return retry(self._once, {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges)})
+            return retry(
+                self._once, {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges), **own_batch()}
+            )
         except _UnansweredError as error:
             raise ArbiterError(
                 f"the driver did not say within {self._deadline_seconds:g} s where the ranges end: {error}; "
@@ -106,7 +110,7 @@ class TcpArbiter:
         except (OSError, WireError) as error:
             raise _UnansweredError(str(error) or type(error).__name__) from error
         if "refused" in answer:
-            raise ArbiterError(f"{answer['refused']}; this task is not needed any more")
+            raise ArbiterError(str(answer["refused"]))
         raise _UnansweredError(str(answer.get("failed")))
 
     def _exchange(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +119,17 @@ class TcpArbiter:
             connection.sendall(MAGIC + self._ticket.token)
             send_frame(connection, question)
             return receive_frame(connection)
+
+
+def own_batch() -> dict[str, Any]:
+    """Return whose batch this task is of, as far as Spark tells.
+
+    Runs: worker, in a task. Source: as `driver_host`.
+    """
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    return {"query": query, "batch": int(number)} if query and number else {}
 
 
 def driver_host() -> str:

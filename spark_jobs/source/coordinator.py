@@ -9,6 +9,7 @@ from dataclasses import replace
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
 from discovery.core.model import TopicPartition
 from spark_jobs.source.cut import (
+    Batch,
     CutRecord,
     Plan,
     PlannedRange,
@@ -16,6 +17,7 @@ from spark_jobs.source.cut import (
     advance,
     effective_end,
     open_plan,
+    refuse_other_checkpoints,
     settle,
 )
 from spark_jobs.source.ledger import Entry, Incarnation, Ledger, LedgerState, fold
@@ -59,6 +61,7 @@ class RangeCoordinator:
         self._pending: dict[TopicPartition, CutRecord] = {}
         self._plan: Plan | None = None
         self._number = 0
+        self._is_introduced = False
         self._doubtful: dict[TopicPartition, CutRecord] = {}
         self._said: set[tuple[int, TopicPartition]] = set()
         self._fruitless: dict[TopicPartition, int] = {}
@@ -125,31 +128,6 @@ class RangeCoordinator:
         if self._plan is not None:
             with self._lock:
                 self._plan = None
-
-    def refuse_older(
-        self, at: Mapping[TopicPartition, int], begins: Mapping[TopicPartition, int] | None = None
-    ) -> None:
-        """Refuse a checkpoint that seems to be the one of an earlier incarnation, whose cuts are out of force.
-
-        Args:
-            at: Where the checkpoint stands, or the end of the batch that it replays.
-            begins: Where the replayed batch begins; None: nothing is replayed.
-
-        Raises:
-            StateError: a cut that nobody rewound is of a batch that ends right there.
-        """
-        newest = self.resume().number
-        for r in self._state.records.values():
-            is_here = at.get(r.topic_partition) == r.end
-            if begins is not None:
-                is_here = is_here and begins.get(r.topic_partition) == r.start
-            if r.incarnation < newest and not r.applied and is_here:
-                raise StateError(
-                    f"sourceId: {r.topic_partition} was cut at offset {r.cut} of [{r.start}, {r.end}) and never set "
-                    "back, then a new query took this sourceId; this checkpoint stands there: going on may lose "
-                    f"[{r.cut}, {r.end}). Go on with the newer checkpoint, or, knowing that nothing is missing, "
-                    "adopt this one: kafka-discovery checkpoint adopt"
-                )
 
     def advance(self, start: Mapping[TopicPartition, int]) -> Offsets:
         """Return the partitions that must go back now.
@@ -235,9 +213,14 @@ class RangeCoordinator:
         """Return the plan in force with all that is settled by now."""
         return self._plan
 
+    def is_introduced(self) -> bool:
+        """Tell whether a worker of this run has told whose checkpoint this is, and it was the right one."""
+        return self._is_introduced
+
     def pending(self) -> Mapping[TopicPartition, CutRecord]:
         """Return the records in force."""
-        return self._pending
+        with self._lock:
+            return dict(self._pending)
 
     def patience_factor(self, partitions: Collection[TopicPartition]) -> int:
         """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 1 to 4.
@@ -257,35 +240,40 @@ class RangeCoordinator:
 
     # -- the workers' side --------------------------------------------------------------------------------------
 
-    def known(self, number: int, partitions: Collection[TopicPartition]) -> Offsets:
+    def known(self, number: int, partitions: Collection[TopicPartition], batch: Batch | None = None) -> Offsets:
         """Return the ends that are settled.
 
+        Args:
+            number: Of the plan.
+            partitions: Those asked for.
+            batch: What Spark told the worker of it; None: nothing.
+
         Raises:
-            ArbiterError: the plan is not in force.
+            ArbiterError: the plan is not in force, or the checkpoint is not the one that the records speak of.
         """
         with self._lock:
-            plan = self._in_force(number)
+            plan = self._in_force(number, batch)
             return {tp: plan.settled[tp] for tp in partitions if tp in plan.settled}
 
-    def decide(self, number: int, proposed: Mapping[TopicPartition, int]) -> Offsets:
+    def decide(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None = None) -> Offsets:
         """Settle ends, once for ever; the first proposal of a range wins.
 
         Raises:
-            ArbiterError: the plan is not in force, or a proposal lies outside of it.
+            ArbiterError: as `known`, or a proposal lies outside of the plan.
             StateError: a cut could not be made durable; nothing is settled, ask again.
 
         Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
         """
-        settlement = self._proposed(number, proposed)
+        settlement = self._proposed(number, proposed, batch)
         if settlement.cuts:
             self._make_durable(settlement.cuts)
-            settlement = self._proposed(number, proposed)
+            settlement = self._proposed(number, proposed, batch)
         return dict(settlement.ends)
 
-    def _proposed(self, number: int, proposed: Mapping[TopicPartition, int]) -> Settlement:
+    def _proposed(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None) -> Settlement:
         """Settle at once what needs no record; what does is in doubt until it is durable, so it can only be cut."""
         with self._lock:
-            plan = self._in_force(number)
+            plan = self._in_force(number, batch)
             # A record that may be durable must not be decided otherwise.
             doubted = {tp: self._doubtful[tp].cut for tp in proposed if tp in self._doubtful}
             try:
@@ -310,10 +298,28 @@ class RangeCoordinator:
         finally:
             self._io.release()
 
-    def _in_force(self, number: int) -> Plan:
+    def _in_force(self, number: int, batch: Batch | None) -> Plan:
         if self._plan is None or self._plan.number != number:
-            raise ArbiterError(f"plan {number} is not in force any more: its batch is over")
+            raise ArbiterError(
+                f"plan {number} is not in force any more: its batch is over; this task is not needed any more"
+            )
+        if self._plan.batch is None and batch is not None:
+            self._plan = replace(self._plan, batch=self._introduced(batch))
         return self._plan
+
+    def _introduced(self, batch: Batch) -> Batch:
+        incarnation = self.resume()
+        try:
+            refuse_other_checkpoints(
+                batch,
+                self._state.records.values(),
+                incarnation=incarnation.number,
+                adopted=incarnation.start is None,
+            )
+        except StateError as error:
+            raise ArbiterError(str(error)) from error
+        self._is_introduced = True
+        return batch
 
     def _keep(self, applied: Collection[CutRecord]) -> None:
         """Write all cuts in doubt, and records as applied; the ledger's lock is held."""

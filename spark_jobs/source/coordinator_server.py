@@ -21,6 +21,7 @@ from spark_jobs.source.coordinator_wire import (
     send_frame,
     unpack_ends,
 )
+from spark_jobs.source.cut import Batch
 
 _log = logging.getLogger("kafka_discovery.source")
 _MAX_CONNECTIONS = 512
@@ -149,10 +150,16 @@ class _Handler(socketserver.BaseRequestHandler):
         plan = question.get("plan")
         if not isinstance(plan, int):
             raise WireError("no plan")
+        settle = coordinator.decide if question.get("do") == "decide" else coordinator.known
         try:
-            ends = coordinator.decide(plan, asked) if question.get("do") == "decide" else coordinator.known(plan, asked)
+            ends = settle(plan, asked, _batch(question))
         except ArbiterError as error:
             return {"refused": str(error)}
         except StateError as error:
             return {"failed": str(error)}
         return {"ends": pack_ends(ends)}
+
+
+def _batch(question: dict[str, Any]) -> Batch | None:
+    query, number = question.get("query"), question.get("batch")
+    return Batch(query, number) if isinstance(query, str) and isinstance(number, int) else None

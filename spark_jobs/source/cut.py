@@ -9,7 +9,7 @@ At most one record of a partition is pending: it is not planned again before its
 nothing is lost or repeated, and what was left out on purpose: docs/decisions/0009-cut-and-rewind.md.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from discovery.core.errors import StateError
@@ -27,6 +27,14 @@ class PlannedRange:
     """None is unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Whose batch a plan is: the runner that plans is not told, so workers tell. Both live as long as a checkpoint."""
+
+    query: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutRecord:
     """One range that ended early. Identified by incarnation, plan and partition."""
@@ -41,6 +49,9 @@ class CutRecord:
     incarnation: int
     applied: bool = False
     """The rewind `end -> cut` stands in Spark's log."""
+    query: str | None = None
+    batch: int | None = None
+    """None is unknown, as `query`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,8 @@ class Plan:
     ranges: Mapping[TopicPartition, PlannedRange]
     settled: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where settled ranges end; what is not here is undecided."""
+    batch: Batch | None = None
+    """None: no worker has asked yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +171,47 @@ def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:
     return Advance(rewinds=rewinds, applied=applied)
 
 
+def refuse_other_checkpoints(batch: Batch, records: Iterable[CutRecord], *, incarnation: int, adopted: bool) -> None:
+    """Refuse a batch of a checkpoint that is not the one which the records in force speak of.
+
+    A checkpoint that was restored from a copy stands at the end of a batch that was cut, and nothing in its offsets
+    tells that from a partition which was set back and read to the same offset again. The number of the batch does: the
+    rewind is in the batch after the cut one, and what is out of force is not of so late a batch.
+
+    Args:
+        batch: Whose plan this is.
+        records: All there are.
+        incarnation: The one in force.
+        adopted: Somebody said that this checkpoint goes on under it, whatever earlier ones recorded.
+
+    Raises:
+        StateError: names a record.
+
+    Runs: anywhere (pure).
+    """
+    for r in records:
+        if r.query is None or r.batch is None or (adopted and r.incarnation < incarnation):
+            continue
+        if r.query != batch.query and r.incarnation == incarnation:
+            raise StateError(
+                f"sourceId: {_cut_at(r)} by query {r.query}, and this is query {batch.query}: its checkpoint is not "
+                f"the one that used this sourceId last; go on with that one, {_ADOPT}"
+            )
+        if r.query == batch.query and batch.number <= r.batch + 1 and (r.applied or r.incarnation < incarnation):
+            raise StateError(
+                f"sourceId: {_cut_at(r)} in batch {r.batch}, and the ledger has gone on since, but the checkpoint is "
+                f"only at batch {batch.number}: it was restored from a copy, and going on may lose [{r.cut}, {r.end}); "
+                f"go on with the newer checkpoint, or restore the ledger too, {_ADOPT}"
+            )
+
+
+_ADOPT = "or, knowing that nothing is missing, adopt this one: kafka-discovery checkpoint adopt"
+
+
+def _cut_at(record: CutRecord) -> str:
+    return f"{record.topic_partition} was cut at offset {record.cut} of [{record.start}, {record.end})"
+
+
 def effective_end(end: Mapping[TopicPartition, int], pending: Pending) -> Offsets:
     """Return what was really delivered up to a batch's end offsets.
 
@@ -176,6 +230,8 @@ def _record(plan: Plan, tp: TopicPartition, cut: int) -> CutRecord:
         cut=cut,
         plan=plan.number,
         incarnation=plan.incarnation,
+        query=plan.batch.query if plan.batch else None,
+        batch=plan.batch.number if plan.batch else None,
     )
 
 
@@ -186,7 +242,7 @@ def _expect_same(record: CutRecord, range_: PlannedRange) -> None:
 
 def _contradiction(record: CutRecord, found: str) -> str:
     return (
-        f"{record.topic_partition} was cut at offset {record.cut} of [{record.start}, {record.end}), but {found}: "
+        f"{_cut_at(record)}, but {found}: "
         "the checkpoint was rolled back or edited, or it is another query's; give each source its own sourceId, or "
         "start with a new checkpoint"
     )

@@ -80,9 +80,7 @@ class Cuts:
         """
         if self._first is not None:
             return {}
-        if not self._resumed:
-            self._resume()
-            self._coordinator.refuse_older(start)
+        self._resume()
         return self._coordinator.advance(start)
 
     def gone_back(self) -> Offsets:
@@ -127,9 +125,7 @@ class Cuts:
             StateError: the ledger is missing, or it is of another checkpoint.
         """
         if self._resumed or self._first is None:
-            if not self._resumed:
-                self._resume()
-                self._coordinator.refuse_older(parse_offsets(end, what="the checkpoint's offsets"), start)
+            self._resume()
             return start
         incarnation = self._coordinator.resume()
         if incarnation.end is not None and incarnation.end != end:
@@ -190,7 +186,9 @@ class Cuts:
 
     def _ticket(self, plan: Plan) -> Ticket | None:
         undecided = frozenset(plan.ranges.keys() - plan.settled.keys())
-        if not undecided:
+        # A checkpoint of another query, or an old one, is known by what workers tell, so one task at least must ask.
+        introduce = not self._coordinator.is_introduced()
+        if not undecided and not introduce:
             return None
         return Ticket(
             host=self._options.host,
@@ -199,6 +197,7 @@ class Cuts:
             plan=plan.number,
             cut_after_seconds=self._options.after_seconds * self._coordinator.patience_factor(undecided),
             undecided=undecided,
+            introduce=introduce,
         )
 
     def _resume(self) -> None:

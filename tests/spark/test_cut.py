@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.source.ledger_file import read_ledger
 from tests.spark.support_driver import Query, SparkDriver, joined
 from tests.spark.support_fixtures import StartQuery, heal, replicas
 from tests.spark.support_oracle import Load, Row, assert_exactly_once
@@ -115,6 +116,14 @@ def test_given_every_kind_of_sink_when_leaders_workers_and_the_driver_die_then_e
     second[0].wait_until(lambda: kept_exactly([first, second], wanted), "every row in every sink")
     assert_exactly_once(joined(first[0], second[0]), wanted)
     assert set(Counter(joined(first[1], second[1])).values()) == {2}
+    cuts = [
+        r
+        for shape in SHAPES[:3]
+        if (found := read_ledger(own_driver.folder / "ledgers", shape))
+        for r in found.records.values()
+    ]
+    assert cuts
+    assert all(r.query and r.batch for r in cuts), "workers tell whose batch it is"
     path = str(own_driver.folder / "parquet.parquet")
     eventually(lambda: len(own_driver.ask("parquet", path=path)) >= len(wanted), 60, "every row in the files")
     assert_exactly_once([Row(*row) for row in own_driver.ask("parquet", path=path)], wanted)

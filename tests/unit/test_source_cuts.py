@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from discovery.core.errors import DataLossError, KafkaUnreachableError, StateError
+from discovery.core.errors import ArbiterError, DataLossError, KafkaUnreachableError, StateError
 from discovery.core.model import TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.fetch import FetchRange
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
+from spark_jobs.source.cut import Batch
 from spark_jobs.source.cut_options import CutOptions
 from spark_jobs.source.cuts import Cuts
+from spark_jobs.source.ledger import Incarnation
 from spark_jobs.source.ledger_file import FileLedger
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
@@ -46,10 +48,16 @@ class Run:
         ticket = self.planner.tasks(start, end)[2]
         return set() if ticket is None else {place.partition for place in ticket.undecided}
 
-    def cut(self, partition: int, at: int) -> None:
+    def cut(self, partition: int, at: int, batch: Batch | None = None) -> None:
         plan = self.coordinator.current()
         assert plan is not None
-        self.coordinator.decide(plan.number, {tp(partition): at})
+        self.coordinator.decide(plan.number, {tp(partition): at}, batch)
+
+    def ask(self, batch: Batch) -> None:
+        """Do what every worker does first."""
+        plan = self.coordinator.current()
+        assert plan is not None
+        self.coordinator.known(plan.number, [], batch)
 
     def first_batch(self) -> Any:
         start = self.planner.initial_offsets()
@@ -249,19 +257,75 @@ def test_given_a_view_of_before_the_cut_when_the_partition_is_read_on_then_a_fre
     assert run.latest(back) == end
 
 
-def test_given_an_older_checkpoint_with_a_cut_when_a_newer_one_took_its_name_then_it_is_refused(
+A5, A6, A7 = Batch("a", 5), Batch("a", 6), Batch("a", 7)
+
+
+def test_given_a_copy_of_a_checkpoint_when_the_ledger_has_gone_on_since_then_its_workers_are_refused(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3, A5)
+    back = run.latest(end)
+    run.planner.tasks(end, back)
+    on = run.latest(back)
+    assert on == end
+    run.planner.tasks(back, on)
+    run.ask(A7)
+    more = {tp(0): partition_view(0, 12), tp(1): TWO[tp(1)]}
+    restored = start_run(more)
+    restored.planner.tasks(end, restored.latest(end))
+    with pytest.raises(ArbiterError, match=r"t-0 was cut at offset 3 of .* in batch 5, .* only at batch 6: it was res"):
+        restored.ask(A6)
+    with pytest.raises(ArbiterError, match="restore the ledger too, or, knowing that nothing is missing, adopt this"):
+        restored.ask(A6)
+    replayed = start_run(more)
+    assert replayed.undecided(START, end) == set()
+    with pytest.raises(ArbiterError, match="only at batch 5"):
+        replayed.ask(A5)
+    right = start_run(more)
+    right.planner.tasks(on, right.latest(on))
+    right.ask(Batch("a", 8))
+    adopted = start_run(more)
+    adopted.coordinator._append([Incarnation(number=2)])
+    adopted.planner.tasks(end, adopted.latest(end))
+    adopted.ask(A6)
+
+
+def test_given_two_checkpoints_under_one_name_when_one_was_cut_then_the_other_goes_on_only_if_it_is_not_concerned(
     start_run: StartRun,
 ) -> None:
     older = start_run()
     end = older.first_batch()
-    older.cut(0, 3)
-    newer = start_run({tp(0): partition_view(0, 20), tp(1): TWO[tp(1)]})
-    newest = newer.first_batch()
-    with pytest.raises(StateError, match=r"t-0 was cut at offset 3 of .* and never set back, then a new query took"):
-        start_run().latest(end)
-    with pytest.raises(StateError, match="never set back"):
-        start_run().ranges(START, end)
-    assert start_run({tp(0): partition_view(0, 21), tp(1): TWO[tp(1)]}).latest(newest) == {"t": {"0": 21, "1": 10}}
+    older.cut(0, 3, A5)
+    newer = start_run()
+    assert newer.first_batch() == end
+    newer.ask(Batch("b", 0))
+    more = {tp(0): partition_view(0, 12), tp(1): TWO[tp(1)]}
+    again = start_run(more)
+    assert again.latest(end) == {"t": {"0": 12, "1": 10}}, "it stands where the other one was cut, and was not"
+    again.planner.tasks(end, again.latest(end))
+    again.ask(Batch("b", 1))
+    replayed = start_run(more)
+    replayed.planner.tasks(START, end)
+    with pytest.raises(ArbiterError, match="only at batch 5: it was restored from a copy"):
+        replayed.ask(A5)
+    restored = start_run(more)
+    restored.planner.tasks(end, restored.latest(end))
+    with pytest.raises(ArbiterError, match="only at batch 6: it was restored from a copy"):
+        restored.ask(A6)
+
+
+def test_given_another_query_when_it_stands_just_where_one_was_cut_then_it_is_refused_before_it_reads(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    end = run.first_batch()
+    run.cut(0, 3, A5)
+    other = start_run({tp(0): TWO[tp(0)], tp(1): partition_view(0, 12)})
+    other.planner.tasks(end, other.latest(end))
+    with pytest.raises(ArbiterError, match="by query a, and this is query b: its checkpoint is not the one that used"):
+        other.ask(Batch("b", 9))
 
 
 def test_given_a_bounded_run_when_cut_then_it_ends_with_an_error_and_never_as_a_success(start_run: StartRun) -> None:
