@@ -1,6 +1,8 @@
 """The worker's end of the coordinator: asks where ranges end, again and again until it is told."""
 
+import logging
 import socket
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,10 +22,12 @@ from spark_jobs.source.coordinator_wire import (
     unpack_ends,
 )
 
+_log = logging.getLogger("kafka_discovery.source")
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 15.0
+_REPEAT_SECONDS = 10.0
 _DEADLINE_SECONDS = 40.0
-"""Longer than a ledger in Kafka may wait for a new leader of its own."""
+"""Longer than a ledger in Kafka may be busy with one write: who has asked for it hears nothing meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class Ticket:
     cut_after_seconds: float
     undecided: frozenset[TopicPartition]
     """Partitions whose end was open when the task was planned; all others end as planned."""
+    slow: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Partitions that wait a multiple of that time, since they were cut for nothing before."""
     introduce: bool = False
     """Ask although nothing is open: the driver must hear from a worker whose batch this is."""
 
@@ -50,11 +56,18 @@ def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket 
     if ticket is None:
         return None
     own = ticket.undecided.intersection(r.topic_partition for r in ranges)
-    return replace(ticket, undecided=own) if own or ticket.introduce else None
+    if not own and not ticket.introduce:
+        return None
+    wait_seconds = ticket.cut_after_seconds * max((ticket.slow.get(tp, 1) for tp in own), default=1)
+    return replace(ticket, undecided=own, cut_after_seconds=wait_seconds, slow={})
 
 
 class _UnansweredError(Exception):
     """This attempt to ask failed; the next one may not."""
+
+
+class _NotYetError(Exception):
+    """The driver answers, and cannot settle it now: its ledger is out of order."""
 
 
 class TcpArbiter:
@@ -66,6 +79,8 @@ class TcpArbiter:
         self._ticket = ticket
         self._deadline_seconds = deadline_seconds
         self._host = ticket.host or driver_host()
+        self._heard_at = 0.0
+        self._say_after = 0.0
 
     def known(self, ranges: Collection[FetchRange]) -> Mapping[FetchRange, int]:
         """See `Arbiter.known`.
@@ -80,15 +95,21 @@ class TcpArbiter:
         return ends
 
     def decide(self, proposed: Mapping[FetchRange, int]) -> Mapping[FetchRange, int]:
-        """See `Arbiter.decide`. Asks again, up to 40 s, until it is answered: asking twice changes nothing."""
+        """See `Arbiter.decide`. Asks again until it is answered: asking twice changes nothing.
+
+        A driver that is silent for 40 s is given up. One whose ledger cannot be written is waited for, as a leader
+        would be: to fail would end the query for an outage of its ledger.
+        """
         told = self._ask("decide", {r.topic_partition: end for r, end in proposed.items()})
         return {r: told[r.topic_partition] for r in proposed if r.topic_partition in told}
 
     def _ask(self, what: str, ranges: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._heard_at = time.monotonic()
         retry = tenacity.Retrying(
-            stop=tenacity.stop_after_delay(self._deadline_seconds),
+            stop=lambda _: time.monotonic() - self._heard_at >= self._deadline_seconds,
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
-            retry=tenacity.retry_if_exception_type(_UnansweredError),
+            retry=tenacity.retry_if_exception_type((_UnansweredError, _NotYetError)),
+            before_sleep=self._note,
             reraise=True,
         )
         try:
@@ -102,16 +123,25 @@ class TcpArbiter:
                 "coordinatorPort to what they can reach"
             ) from error
 
+    def _note(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if not isinstance(error, _NotYetError):
+            return
+        if self._heard_at >= self._say_after:
+            self._say_after = self._heard_at + _REPEAT_SECONDS
+            _log.warning("where ranges end cannot be settled yet: %s; the task waits", error)
+
     def _once(self, question: dict[str, Any]) -> dict[TopicPartition, int]:
         try:
             answer = self._exchange(question)
+            self._heard_at = time.monotonic()
             if "ends" in answer:
                 return unpack_ends(answer["ends"])
         except (OSError, WireError) as error:
             raise _UnansweredError(str(error) or type(error).__name__) from error
         if "refused" in answer:
             raise ArbiterError(str(answer["refused"]))
-        raise _UnansweredError(str(answer.get("failed")))
+        raise _NotYetError(str(answer.get("failed")))
 
     def _exchange(self, question: dict[str, Any]) -> dict[str, Any]:
         with socket.create_connection((self._host, self._ticket.port), _CONNECT_SECONDS) as connection:

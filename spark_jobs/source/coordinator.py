@@ -84,9 +84,8 @@ class RangeCoordinator:
         with self._lock:
             self._plan = None
         # A write that hangs is not waited for: its ledger dies with the process.
-        is_quiet = self._io.acquire(timeout=_WRITE_SECONDS)
-        self._ledger.close()
-        if is_quiet:
+        if self._io.acquire(timeout=_WRITE_SECONDS):
+            self._ledger.close()
             self._io.release()
 
     # -- the planner's side -------------------------------------------------------------------------------------
@@ -157,6 +156,7 @@ class RangeCoordinator:
 
         Runs: driver; blocks for a write of the ledger, <= 0.5 s: a slower one goes on in the background.
         """
+        self._refuse_taken()
         records = [record for tp, record in self._gone_back.items() if tp in partitions]
         if records:
             self._write_soon(records)
@@ -174,6 +174,9 @@ class RangeCoordinator:
             self._writer = threading.Thread(target=self._write, args=(applied,), name="cut-ledger", daemon=True)
             self._writer.start()
             self._writer.join(_WRITE_SECONDS)
+        self._refuse_taken()
+
+    def _refuse_taken(self) -> None:
         if self._taken is not None:
             raise self._taken
 
@@ -222,13 +225,14 @@ class RangeCoordinator:
         with self._lock:
             return dict(self._pending)
 
-    def patience_factor(self, partitions: Collection[TopicPartition]) -> int:
-        """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 1 to 4.
+    def patience_factors(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 2 to 4.
 
         No more: the whole batch waits. A partition that is cut even so rests, see `held`.
         """
-        times = max((self._fruitless.get(tp, 0) for tp in partitions), default=0)
-        return int(2 ** min(times, _MOST_PATIENCE_DOUBLINGS))
+        with self._lock:
+            times = {tp: self._fruitless[tp] for tp in partitions if tp in self._fruitless}
+        return {tp: 2 ** min(count, _MOST_PATIENCE_DOUBLINGS) for tp, count in times.items()}
 
     def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
         """Tell whether a range that goes back does so because of a cut."""
@@ -295,6 +299,9 @@ class RangeCoordinator:
         try:
             if any(r.topic_partition in self._doubtful for r in records):
                 self._keep([])
+        except LedgerTakenError as error:
+            self._taken = error
+            raise
         finally:
             self._io.release()
 

@@ -9,7 +9,7 @@ import socketserver
 import threading
 from typing import Any
 
-from discovery.core.errors import BUG_PHRASE, ArbiterError, StateError
+from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerTakenError, StateError
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_wire import (
     MAGIC,
@@ -153,7 +153,7 @@ class _Handler(socketserver.BaseRequestHandler):
         settle = coordinator.decide if question.get("do") == "decide" else coordinator.known
         try:
             ends = settle(plan, asked, _batch(question))
-        except ArbiterError as error:
+        except (ArbiterError, LedgerTakenError) as error:
             return {"refused": str(error)}
         except StateError as error:
             return {"failed": str(error)}

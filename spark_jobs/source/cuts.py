@@ -195,7 +195,8 @@ class Cuts:
             port=self._server.port,
             token=self._server.token,
             plan=plan.number,
-            cut_after_seconds=self._options.after_seconds * self._coordinator.patience_factor(undecided),
+            cut_after_seconds=self._options.after_seconds,
+            slow=self._coordinator.patience_factors(undecided),
             undecided=undecided,
             introduce=introduce,
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from discovery.core.clock import Clock, SystemClock
-from discovery.core.errors import KafkaUnreachableError
+from discovery.core.errors import KafkaUnreachableError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
 from spark_jobs.source.arbiter import Ticket
@@ -30,6 +30,7 @@ _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
 """Least time between two lines about parked partitions: leaders move one by one."""
 _LOOKS_PER_SECOND = 5
+_NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
 _UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
@@ -66,6 +67,7 @@ class Planner:
         self._parked: frozenset[TopicPartition] = frozenset()
         self._say_parked_after = float("-inf")
         self._acked = -1
+        self._note_after = float("-inf")
         self._resumed = False
         self._held: Mapping[TopicPartition, str] = {}
         """What stays out of the plan because of its cut, and why."""
@@ -180,10 +182,28 @@ class Planner:
             end = self._wait_for_the_rest(self._target, start, max_rows)
             if end is start and self.committer is not None and not self.committer.flush(_FLUSH_SECONDS):
                 _log.warning("the last commit to group %s did not go through in time", self.options.group)
-        if self.cuts is not None:
-            self.cuts.note_planned(end)
-        self.planned = end
-        return end
+        self.planned = end if self.cuts is None else self._noted(self.cuts, start, end)
+        return self.planned
+
+    def _noted(self, cuts: Cuts, start: Mapping[str, Any], end: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Tell Spark of a new query's first batch only once it is in the ledger; until then nothing is new."""
+        deadline = None if self._target is None else self._clock.monotonic() + self._target.wait_seconds
+        while self._clock.monotonic() >= self._note_after or deadline is not None:
+            try:
+                cuts.note_planned(end)
+            except LedgerTakenError:
+                raise
+            except StateError as error:
+                self._note_after = self._clock.monotonic() + _NOTE_AGAIN_SECONDS
+                if deadline is not None and self._clock.monotonic() >= deadline:
+                    # Here "nothing new" would end the query as a success.
+                    raise
+                _log.warning("the first batch waits for the ledger of cuts: %s", error)
+                if deadline is not None:
+                    self.feed.wait(self.feed.view().version, _NOTE_AGAIN_SECONDS)
+            else:
+                return end
+        return start
 
     def _stands(self, start: Mapping[str, Any]) -> None:
         """Spark has recorded everything before `start`, which it asks to plan from."""

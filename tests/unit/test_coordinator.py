@@ -20,23 +20,10 @@ from spark_jobs.source.cut import PlannedRange
 from spark_jobs.source.ledger import Entry
 from spark_jobs.source.ledger_file import FileLedger
 from tests.fakes.feed import tp
+from tests.fakes.ledger import FullDisk
 from tests.support import eventually
 
 RANGES = {tp(0): PlannedRange(start=5, end=20), tp(1): PlannedRange(start=0, end=4)}
-
-
-class FullDisk(FileLedger):
-    """A ledger whose disk is full when told so."""
-
-    full = False
-    taken = False
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        if self.taken:
-            raise LedgerTakenError("in use")
-        if self.full:
-            raise StateError("no space left")
-        super().append(entries)
 
 
 def opened(tmp_path: Path) -> tuple[RangeCoordinator, FullDisk]:
@@ -226,6 +213,30 @@ def test_given_a_ledger_that_another_took_when_a_partition_went_back_then_the_qu
     coordinator.close()
 
 
+def test_given_a_write_that_hangs_when_closed_then_its_file_is_not_closed_under_it(tmp_path: Path) -> None:
+    ledger = SlowDisk(tmp_path)
+    coordinator = RangeCoordinator(ledger)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    ledger.answer.clear()
+    ledger.asked.clear()
+
+    def cut() -> None:
+        with pytest.raises(ArbiterError, match="not in force"):
+            coordinator.decide(1, {tp(0): 9})
+
+    thread = threading.Thread(target=cut)
+    thread.start()
+    assert ledger.asked.wait(20)
+    coordinator.close()
+    assert ledger._handle is not None
+    ledger.answer.set()
+    thread.join(20)
+    coordinator.close()
+    assert ledger._handle is None
+
+
 # -- over TCP -----------------------------------------------------------------------------------------------------
 
 
@@ -370,3 +381,45 @@ def test_given_a_ticket_when_it_goes_to_a_task_then_it_names_that_tasks_partitio
 
 def test_given_a_ticket_when_shown_then_the_token_is_not(server: CoordinatorServer) -> None:
     assert "token" not in repr(ticket(server))
+
+
+def test_given_a_ledger_that_cannot_be_written_when_a_worker_cuts_then_it_waits_for_it_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    server = CoordinatorServer(coordinator, host="127.0.0.1")
+    server.start()
+    ledger.full = True
+    heard: list[int] = []
+
+    def ask() -> None:
+        heard.extend(TcpArbiter(ticket(server), deadline_seconds=0.3).decide({a_range(0): 9}).values())
+
+    thread = threading.Thread(target=ask)
+    with caplog.at_level("WARNING"):
+        thread.start()
+        eventually(lambda: "where ranges end cannot be settled yet: no space left" in caplog.text, 20)
+        thread.join(1.0)
+        assert thread.is_alive(), "the driver answers, so the task is not given up"
+        ledger.full = False
+        thread.join(20)
+    assert heard == [9]
+    ledger.taken = True
+    with pytest.raises(ArbiterError, match="in use"):
+        TcpArbiter(ticket(server), deadline_seconds=0.3).decide({a_range(1): 2})
+    with pytest.raises(LedgerTakenError):
+        coordinator.read_on([])
+    server.stop()
+    coordinator.close()
+
+
+def test_given_slow_partitions_when_a_ticket_goes_to_a_task_then_only_theirs_wait_longer(
+    server: CoordinatorServer,
+) -> None:
+    slow = replace(ticket(server), slow={tp(1): 4})
+    assert [t.cut_after_seconds for n in (0, 1) if (t := for_ranges(slow, [a_range(n)]))] == [1.0, 4.0]
+    both = for_ranges(slow, [a_range(0), a_range(1)])
+    assert both is not None
+    assert both.cut_after_seconds == 4.0

@@ -10,19 +10,24 @@ from discovery.core.errors import ArbiterError, DataLossError, KafkaUnreachableE
 from discovery.core.model import TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.fetch import FetchRange
+from spark_jobs.source.arbiter import for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
 from spark_jobs.source.cut import Batch
 from spark_jobs.source.cut_options import CutOptions
 from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.ledger import Incarnation
-from spark_jobs.source.ledger_file import FileLedger
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
 from tests.fakes.feed import ScriptedFeed, partition_view, tp, view_of
+from tests.fakes.ledger import FullDisk
 
 TWO = {tp(0): partition_view(0, 10), tp(1): partition_view(0, 10)}
 START = {"t": {"0": 0, "1": 0}}
+
+
+def a_range(partition: int) -> FetchRange:
+    return FetchRange(topic_partition=tp(partition), start_offset=0, end_offset=10)
 
 
 class Run:
@@ -30,7 +35,8 @@ class Run:
 
     def __init__(self, folder: Path, partitions: Mapping[TopicPartition, PartitionView], **options: str) -> None:
         self.feed = ScriptedFeed(view_of(partitions))
-        self.coordinator = RangeCoordinator(FileLedger(folder, "s"), now=self.feed.clock.monotonic)
+        self.ledger = FullDisk(folder, "s")
+        self.coordinator = RangeCoordinator(self.ledger, now=self.feed.clock.monotonic)
         self.server = CoordinatorServer(self.coordinator, host="127.0.0.1")
         self.cuts = Cuts(self.coordinator, self.server, CutOptions(host="127.0.0.1"))
         self.cuts.open()
@@ -211,7 +217,8 @@ def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_
     for number in range(4):
         ticket = run.planner.tasks(start, end)[2]
         assert ticket is not None
-        waits.append(ticket.cut_after_seconds)
+        tasks = [for_ranges(ticket, [r]) for r in (a_range(0), a_range(1))]
+        waits.append([task.cut_after_seconds for task in tasks if task])
         run.cut(0, 0)
         run.cut(0, 0)  # asked twice, counted once
         run.feed.show_partitions({tp(0): TWO[tp(0)], tp(1): partition_view(0, 11 + number)})
@@ -222,8 +229,47 @@ def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_
             run.feed.clock.advance(0.25)
         rests.append(run.feed.clock.monotonic() - began)
         start, end = back, more
-    assert waits == [1.0, 2.0, 4.0, 4.0], "a batch waits no longer than that"
+    assert waits == [[1.0, 1.0], [2.0, 1.0], [4.0, 1.0], [4.0, 1.0]], "a batch waits no longer than that"
     assert rests == [1.0, 2.0, 4.0, 8.0], "the others go on meanwhile"
+
+
+def test_given_a_leader_that_is_never_heard_when_a_run_is_bounded_then_it_ends_with_an_error_in_bounded_time(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    run.planner.fix_target()
+    start, end, began = START, run.first_batch(), run.feed.clock.monotonic()
+    for number in range(7):
+        run.planner.tasks(start, end)
+        run.cut(0, 0)
+        start = run.latest(end)
+        if number < 6:
+            end = run.latest(start)
+    with pytest.raises(KafkaUnreachableError, match=r"cannot reach its end: .*t-0 \(workers could not read it"):
+        run.latest(start)
+    assert run.feed.clock.monotonic() - began < 200
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_given_a_ledger_that_cannot_be_written_when_a_query_is_new_then_it_begins_as_soon_as_it_can(
+    start_run: StartRun, *, bounded: bool
+) -> None:
+    run = start_run()
+    if bounded:
+        run.planner.fix_target()
+    start = run.planner.initial_offsets()
+    run.ledger.full = True
+    if bounded:
+        with pytest.raises(StateError, match="no space left"):
+            run.latest(start)
+    else:
+        assert run.latest(start) is start
+    run.ledger.full = False
+    run.feed.clock.advance(1.0)
+    end = run.latest(start)
+    assert run.ranges(start, end) == {0: (0, 10), 1: (0, 10)}
+    again = start_run()
+    assert again.ranges(again.planner.initial_offsets(), end) == {0: (0, 10), 1: (0, 10)}
 
 
 def test_given_a_truncation_in_flight_when_the_partition_was_cut_then_it_is_data_loss(start_run: StartRun) -> None:
