@@ -152,7 +152,7 @@ class ClusterSettings(Section):
             raise ValueError("topics and topic_pattern exclude each other; keep one")
         try:
             re.compile(self.topic_pattern or "")
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"topic_pattern: {self.topic_pattern!r} is not a regular expression: {error}") from None
         return self
 

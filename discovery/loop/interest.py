@@ -35,7 +35,7 @@ class Interest:
         if self.pattern is not None:
             try:
                 re.compile(self.pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ConfigError(f"subscribePattern: {self.pattern!r} is not a regular expression: {error}") from error
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
 
+from discovery.config.logs import LEVELS, current_level, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.core.model import Isolation, TopicName, TopicPartition
 from discovery.feed.wire import Position
@@ -22,6 +23,7 @@ from discovery.service.documents import (
     topic_document,
 )
 from discovery.service.hub import Hub
+from discovery.service.patterns import is_cheap
 from discovery.service.respond import ApiError, answer, etag, freshness
 from discovery.service.routes import Call
 from discovery.service.service import Service
@@ -199,9 +201,25 @@ class Api:
         """Read the configuration again."""
         try:
             await self._service.reload()
-        except ConfigError as error:
+        except (DiscoveryError, OSError) as error:
             raise ApiError(409, f"kept the old configuration: {error}") from error
         return answer({"ok": True, "clusters": sorted(self._service.hubs)})
+
+    async def loglevel(self, _: Call) -> Response:
+        """Return the least level that is written, and the one of the configuration."""
+        return self._loglevel()
+
+    async def put_loglevel(self, call: Call) -> Response:
+        """Write more or less, until the configuration says otherwise or the service starts anew."""
+        body = await call.body()
+        level = body.get("level") if isinstance(body, dict) and set(body) == {"level"} else None
+        if level not in LEVELS:
+            raise ApiError(400, f'write {{"level": "debug"}}; there are {", ".join(LEVELS)}')
+        set_level(level)
+        return self._loglevel()
+
+    def _loglevel(self) -> Response:
+        return answer({"level": current_level(), "configured": self._service.settings.log.level})
 
     def _status(self, hub: Hub) -> dict[str, Any]:
         now = self._service.clock.monotonic()
@@ -276,7 +294,9 @@ def _interest(topics: str | None, pattern: str | None) -> tuple[Interest | None,
     """Return whose partitions are wanted, and a key that is equal for equal wishes."""
     try:
         if pattern is not None:
-            return Interest(pattern=pattern), (None, pattern)
+            interest = Interest(pattern=pattern)
+            # What is too dear to be matched here is matched by the follower: it gets all there is.
+            return (interest, (None, pattern)) if is_cheap(pattern) else (None, None)
         names = tuple(sorted({TopicName(one.strip()) for one in (topics or "").split(",") if one.strip()}))
         return (Interest(topics=names), (names, None)) if names else (None, None)
     except ConfigError as error:

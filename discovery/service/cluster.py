@@ -100,6 +100,7 @@ class Cluster:
         self._followed_at = float("-inf")
         self._changing = threading.Lock()
         self._feed: EmbeddedFeed | None = None
+        self._speaker: EmbeddedFeed | None = None
 
     @property
     def feed(self) -> EmbeddedFeed | None:
@@ -133,15 +134,24 @@ class Cluster:
             self._feed = self._begin(self.settings, self.policy, state_dir)
 
     def change(self, settings: ClusterSettings, policy: Policy, state_dir: Path | None) -> None:
-        """Follow under other settings; the last view stays served meanwhile.
+        """Follow under other settings, or as before where those fail; the last view stays served meanwhile.
+
+        Raises:
+            ConfigError: librdkafka refuses the client options; the old loop runs again.
+            StateError: another process holds the state; likewise.
+            OSError: the state cannot be kept; likewise.
 
         Runs: a worker thread; blocks up to 5 s for the old loop to end.
         """
         with self._changing:
             if self._feed is not None:
                 self._feed.stop()
-            self.settings, self.policy = settings, policy
-            self._feed = self._begin(settings, policy, state_dir)
+            try:
+                begun = self._begin(settings, policy, state_dir)
+            except BaseException:
+                self._feed = self._begin(self.settings, self.policy, state_dir)
+                raise
+            self.settings, self.policy, self._feed = settings, policy, begun
 
     def stop(self) -> None:
         """Stop following; blocks <= 5 s."""
@@ -167,18 +177,20 @@ class Cluster:
         return None if monotonic is None else self._clock.wall() - self._clock.monotonic() + monotonic
 
     def _begin(self, settings: ClusterSettings, policy: Policy, state_dir: Path | None) -> EmbeddedFeed:
-        feeds: list[EmbeddedFeed] = []
-
         def hear(picture: Picture) -> None:
-            self._hear(feeds[0], picture)
+            if self._speaker is feed:  # one that was replaced may have a last word
+                self._hear(feed, picture)
 
-        feeds.append(
-            self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, is_idle=self.is_idle)
-        )
-        feeds[0].start()
+        feed = self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, is_idle=self.is_idle)
+        self._speaker = feed
+        try:
+            feed.start()
+        except BaseException:
+            feed.stop()
+            raise
         # The first turn shows the saved view; an answer before it would tell followers that the generation went back.
-        feeds[0].wait(0, _FIRST_TURN_SECONDS)
-        return feeds[0]
+        feed.wait(0, _FIRST_TURN_SECONDS)
+        return feed
 
     def _hear(self, feed: EmbeddedFeed, picture: Picture) -> None:
         """Runs: the loop's thread."""

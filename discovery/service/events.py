@@ -34,6 +34,10 @@ class Timeline:
         self._kept: deque[Happening] = deque(maxlen=limit)
         self._number = 0
 
+    def resize(self, limit: int) -> None:
+        """Keep at most `limit` from now on; the oldest go."""
+        self._kept = deque(self._kept.copy(), maxlen=limit)
+
     def add(self, events: Iterable[Event], *, wall: float) -> None:
         """Number and keep events. Runs: the loop's thread."""
         for event in events:

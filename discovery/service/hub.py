@@ -18,6 +18,7 @@ from discovery.feed.base import FeedView
 from discovery.feed.wire import Position, encode_view
 from discovery.loop.interest import Interest
 from discovery.service.cluster import Cluster, Shown
+from discovery.service.patterns import Patterns
 
 _CALM_SECONDS = 0.05
 """Least time between two versions: leaders answer one by one, followers need not hear of each."""
@@ -87,6 +88,7 @@ class Hub:
         self._told_at = float("-inf")
         self._cache: dict[object, tuple[Generation, bytes]] = {}
         self._follow_cache: dict[object, bytes] = {}
+        self._patterns = Patterns()
         cluster.on_change = self.changed
 
     @property
@@ -146,7 +148,7 @@ class Hub:
         place = (since, key)
         if place not in self._follow_cache:
             every = view.partitions if not since else self._changed_since(since, view)
-            wanted = every if interest is None else [tp for tp in every if interest.wants(tp)]
+            wanted = self._patterns.chosen(interest, every)
             document = encode_view(
                 view, position=self.position, since=since, partitions=wanted, scope=self.cluster.scope
             )

@@ -16,6 +16,7 @@ from discovery.core.errors import ConfigError
 from discovery.service.respond import refusal
 
 _TOKEN_MIN = 16
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 _ONE_READ = 262_144
@@ -138,7 +139,9 @@ class Guard:
     """Lets in who has the token; without a token only requests that name this very host.
 
     A page in a browser can send requests to loopback, also through a name that it lets point there; the Host header
-    tells them. Basic credentials are taken too, for browsers know them: any user, the token as password.
+    tells them. What changes something is refused where a page of another origin sends it: it may point to this very
+    name, and a browser adds the credentials it knows. Basic credentials are taken too, for browsers know them: any
+    user, the token as password.
     """
 
     def __init__(self, app: ASGIApp, token: Callable[[], bytes | None]) -> None:
@@ -160,6 +163,10 @@ class Guard:
             response = refusal(401, "a bearer token is required: Authorization: Bearer <token>")
             response.headers["WWW-Authenticate"] = 'Basic realm="kafka-discovery", Bearer'
             await response(scope, receive, send)
+        elif scope["method"] not in _SAFE and not _is_own_page(headers):
+            origin = headers.get("origin", "another site")[:100]
+            text = f"a page of {origin!r} may not change anything here; only this service's own pages may"
+            await refusal(403, text)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -190,6 +197,14 @@ def _has(token: bytes, authorization: str) -> bool:
     elif scheme.lower() != "bearer":
         return False
     return hmac.compare_digest(given, token)
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """Tell whether a request comes from no page at all, or from one that this service served."""
+    if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
 def _names_loopback(host: str) -> bool:

@@ -16,6 +16,7 @@ from discovery.service.table import table
 
 FILE = Path("docs/reference/openapi.json")
 _ANY = (400, 401, 404, 421)
+_ANY_CHANGE = (403,)
 _ABOUT = (
     "Brokers, topics and offsets of the followed clusters, from memory. With one cluster its name may be `default`, and"
     " `/clusters/default` may be left out: `/v1/brokers`. `Cache-Control: max-age=SECONDS` asks for an answer at most"
@@ -55,11 +56,15 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": f"{route.method.lower()}_{route.handler.__name__}",
         "summary": route.summary,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "responses": {str(status): _response(route, status) for status in sorted({*route.statuses, *_ANY})},
+        "responses": {str(status): _response(route, status) for status in sorted(_statuses(route))},
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": route.body}}}
     return operation
+
+
+def _statuses(route: Route) -> set[int]:
+    return {*route.statuses, *_ANY, *(() if route.method == "GET" else _ANY_CHANGE)}
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class Route:
     response: Schema = field(default_factory=lambda: {"type": "object"})
     media_type: str = "application/json"
     statuses: tuple[int, ...] = (200,)
-    """Besides 400, 401, 404 and 421, which any may return."""
+    """Besides 400, 401, 404 and 421, which any may return, and 403 of those that change something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from discovery.config.logs import LEVELS
 from discovery.core.diff import EventKind
 from discovery.core.model import LoopState, Verdict
 from discovery.feed.wire import ROW
@@ -190,3 +191,6 @@ CONSUMER = _object(
 )
 CONSUMERS = _object(consumers=_list(CONSUMER))
 RELOADED = _object(ok=_FLAG, clusters=_list(_TEXT))
+_LEVEL: Schema = {"type": "string", "enum": list(LEVELS)}
+LOGLEVEL = _object(level=_LEVEL, configured=_LEVEL)
+SET_LOGLEVEL = _object(level=_LEVEL)

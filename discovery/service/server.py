@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -16,6 +17,7 @@ from discovery.service.app import api_app, probe_app
 from discovery.service.limits import protocol
 from discovery.service.metrics import registry
 from discovery.service.service import Service
+from discovery.service.workers import in_thread
 
 _ANSWER_SECONDS = 1.5
 """How long running requests may take once the end was asked for."""
@@ -69,7 +71,7 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
             await _until_started(api, probes)
             service.listening = True
             on_listening(_named(api_socket), _named(probe_socket))
-            await service.start()
+            await _start_unless_stopped(service, stop)
             tasks.add(asyncio.ensure_future(_watch_file(service, config, seen)))
             await stop.wait()
         finally:
@@ -79,6 +81,17 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
             api.should_exit = probes.should_exit = True
             await asyncio.gather(service.stop(_LOOPS_SECONDS), *running)
             _log.info("stopped")
+
+
+async def _start_unless_stopped(service: Service, stop: asyncio.Event) -> None:
+    """Begin to follow; the order to end does not wait for it."""
+    starting, stopping = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        starting.result()
+    else:
+        starting.cancel()
 
 
 def _server(service: Service, app: ASGIApp, *, connections: int, tls: bool = False) -> _Server:
@@ -157,7 +170,7 @@ async def _watch_file(service: Service, config: Path | None, seen: _Stamp | None
         return
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        stamp = await asyncio.to_thread(_stamp, config)
+        stamp = await in_thread(partial(_stamp, config))
         if stamp not in (seen, None):
             seen = stamp
             await _reload(service, "a change of the file")

@@ -1,6 +1,7 @@
 """What the listeners share: the followed clusters, their hubs, the consumers, and how all of it changes on a reload."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from discovery.config.logs import set_level
 from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
 from discovery.core.clock import Clock
@@ -20,7 +22,7 @@ from discovery.service.health import ClusterHealth
 from discovery.service.hub import Hub, Waiters
 from discovery.service.limits import read_token
 from discovery.service.respond import ApiError
-from discovery.service.workers import SingleFlight, Workers
+from discovery.service.workers import SingleFlight, Workers, in_thread
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
 
@@ -37,6 +39,7 @@ _FIXED_FOR_LIFE = (
     "probes.host",
     "probes.port",
     "state_dir",
+    "log.format",
 )
 _log = structlog.get_logger("discovery.service")
 
@@ -112,22 +115,26 @@ class Service:
             await asyncio.sleep(0.1)  # one that is being stopped may still be at it
 
     async def start(self) -> None:
-        """Begin to follow every cluster; the listeners answer already.
+        """Begin to follow every cluster, all at once: one that takes its time holds up no other.
 
         Raises:
             ConfigError: librdkafka refuses a cluster's client options.
         """
-        for name, settings in self.settings.clusters.items():
-            await self._follow(name, self.settings)
-            _log.info("following", cluster=name, bootstrap=[str(a) for a in settings.bootstrap_servers])
+        self._hubs = {name: self._new_hub(name, self.settings) for name in self.settings.clusters}
+        for hub in self._hubs.values():
+            listed = [str(address) for address in hub.cluster.settings.bootstrap_servers]
+            _log.info("following", cluster=hub.cluster.name, bootstrap=listed)
+        await asyncio.gather(*(in_thread(partial(h.cluster.start, self.state_dir)) for h in self._hubs.values()))
         self.started = True
 
     async def stop(self, seconds: float) -> None:
         """Answer all waiters and stop the loops; what does not end in time is left to the end of the process."""
         self.release_waiters()
-        stops = [asyncio.ensure_future(asyncio.to_thread(hub.cluster.stop)) for hub in self._hubs.values()]
+        with contextlib.suppress(TimeoutError):  # a reload on its way would begin loops behind our back
+            await asyncio.wait_for(self._reloading.acquire(), seconds / 2)
+        stops = [asyncio.ensure_future(in_thread(hub.cluster.stop)) for hub in self._hubs.values()]
         if stops:
-            await asyncio.wait(stops, timeout=seconds)
+            await asyncio.wait(stops, timeout=seconds / 2)
         self._lock.release()
 
     def release_waiters(self) -> None:
@@ -163,51 +170,91 @@ class Service:
         """
         async with self._reloading:
             try:
-                if self._reload_from is None:
-                    raise ConfigError("this service was not started from a configuration that can be read again")
-                effective = await asyncio.to_thread(self._reload_from)
-                _refuse_restarts(self.settings, effective.settings)
-                token_file = effective.settings.api.token_file
-                token = await asyncio.to_thread(read_token, token_file) if token_file else None
-                await self._swap(effective.settings)
+                effective, token = await in_thread(self._read_again)
+                await self._swap(effective, token)
             except (DiscoveryError, OSError) as error:
                 self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
                 _log.error("reload_refused", error=str(error), consequence="the old configuration stays in force")
                 raise
-            self.token = token
-            self.settings, self._effective = effective.settings, effective
-            self.registry.silence_seconds = effective.settings.silence_seconds
             self.reloads = Reloads(wall=self.clock.wall())
             _log.info("reloaded", clusters=sorted(self._hubs))
 
-    async def _swap(self, new: Settings) -> None:
-        """Check every new cluster before the first old one is touched."""
-        changed = {
-            name
-            for name in new.clusters
-            if name not in self._hubs
-            or new.clusters[name] != self.settings.clusters[name]
-            or new.policy(name) != self.settings.policy(name)
-        }
-        for name in changed:
-            make = partial(self._maker, on_picture=lambda _: None, is_idle=lambda: True)
-            make(new.clusters[name], new.policy(name), state_dir=None, name=name).check()
-        for name in set(self._hubs) - set(new.clusters):
-            hub = self._hubs.pop(name)
-            hub.close()
-            await asyncio.to_thread(hub.cluster.stop)
-        for name in sorted(changed):
-            await self._follow(name, new)
+    def _read_again(self) -> tuple[Effective, bytes | None]:
+        """Read and check all that can be checked before anything is changed. Runs: a worker thread."""
+        if self.waiters.stopping:
+            raise ConfigError("this service is ending")
+        if self._reload_from is None:
+            raise ConfigError("this service was not started from a configuration that can be read again")
+        effective = self._reload_from()
+        new = effective.settings
+        _refuse_restarts(self.settings, new)
+        for name in self._changed(new):
+            made = self._maker(
+                new.clusters[name],
+                new.policy(name),
+                state_dir=None,
+                name=name,
+                on_picture=lambda _: None,
+                is_idle=lambda: True,
+            )
+            made.check()
+        return effective, read_token(new.api.token_file) if new.api.token_file else None
 
-    async def _follow(self, name: str, settings: Settings) -> None:
-        wanted, policy = settings.clusters[name], settings.policy(name)
-        hub = self._hubs.get(name)
-        if hub is not None:
-            await asyncio.to_thread(hub.cluster.change, wanted, policy, self.state_dir)
-            return
-        cluster = Cluster(name, wanted, policy, clock=self.clock, maker=self._maker, events_max=settings.events_max)
-        hub = self._hubs[name] = Hub(cluster, self.waiters, asyncio.get_running_loop())
-        await asyncio.to_thread(cluster.start, self.state_dir)
+    def _changed(self, new: Settings) -> list[str]:
+        """Return the clusters that are new or follow other settings."""
+        old = self.settings
+        return [
+            name
+            for name in sorted(new.clusters)
+            if name not in self._hubs
+            or (new.clusters[name], new.policy(name)) != (old.clusters[name], old.policy(name))
+        ]
+
+    async def _swap(self, effective: Effective, token: bytes | None) -> None:
+        """Bring a configuration in as a whole: begin what is new, then replace, and undo both where a part fails."""
+        new, changed = effective.settings, self._changed(effective.settings)
+        begun = {name: self._new_hub(name, new) for name in changed if name not in self._hubs}
+        replaced: list[Cluster] = []
+        try:
+            for hub in begun.values():
+                await in_thread(partial(hub.cluster.start, self.state_dir))
+            for name in changed:
+                if name in self._hubs:
+                    cluster = self._hubs[name].cluster
+                    change = partial(cluster.change, new.clusters[name], new.policy(name), self.state_dir)
+                    await in_thread(change)
+                    replaced.append(cluster)
+        except Exception:
+            await self._undo(begun, replaced)
+            raise
+        await self._put_in_force(effective, token, {**self._hubs, **begun})
+
+    async def _put_in_force(self, effective: Effective, token: bytes | None, hubs: dict[str, Hub]) -> None:
+        """Show the new configuration in one step; only then end what it does not name."""
+        new, old = effective.settings, self.settings
+        self._hubs = {name: hubs[name] for name in new.clusters}
+        self.settings, self._effective, self.token = new, effective, token
+        self.registry.silence_seconds = new.silence_seconds
+        for hub in self._hubs.values():
+            hub.cluster.timeline.resize(new.events_max)
+        if new.log.level != old.log.level:
+            set_level(new.log.level)
+        for hub in [hub for name, hub in hubs.items() if name not in new.clusters]:
+            hub.close()
+            await in_thread(hub.cluster.stop)
+
+    async def _undo(self, begun: dict[str, Hub], replaced: list[Cluster]) -> None:
+        for hub in begun.values():
+            hub.close()
+            await in_thread(hub.cluster.stop)
+        for cluster in replaced:
+            before, policy = self.settings.clusters[cluster.name], self.settings.policy(cluster.name)
+            await in_thread(partial(cluster.change, before, policy, self.state_dir))
+
+    def _new_hub(self, name: str, settings: Settings) -> Hub:
+        wanted, policy, limit = settings.clusters[name], settings.policy(name), settings.events_max
+        cluster = Cluster(name, wanted, policy, clock=self.clock, maker=self._maker, events_max=limit)
+        return Hub(cluster, self.waiters, asyncio.get_running_loop())
 
 
 def _refuse_restarts(old: Settings, new: Settings) -> None:

@@ -308,7 +308,7 @@ ROWS = (
         "new",
         "A `kafka-discovery serve` to follow, `http://127.0.0.1:9463`; an own loop takes over while it is silent.",
         (
-            "spark/test_sidecar.py::test_given_a_query_that_follows_a_service_when_it_is_killed_and_restarted_then_every_record_comes_once",
+            "spark/test_sidecar.py::test_given_a_query_that_follows_a_service_when_it_is_killed_restarted_and_frozen_then_every_record_comes_once",
         ),
     ),
     Row(

@@ -15,7 +15,7 @@ from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.loop.cycle import Picture
 from discovery.service.app import api_app, probe_app
-from discovery.service.cluster import interest_of
+from discovery.service.cluster import FeedMaker, interest_of
 from discovery.service.metrics import registry
 from discovery.service.service import Service
 from tests.fakes.cluster import FakeNetwork
@@ -87,13 +87,17 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    network: FakeNetwork, settings: Settings, *, reload_from: Callable[[], Effective] | None = None
+    network: FakeNetwork,
+    settings: Settings,
+    *,
+    reload_from: Callable[[], Effective] | None = None,
+    maker: FeedMaker | None = None,
 ) -> AsyncIterator[Running]:
     """Start a service, and stop it at the end."""
     service = Service(
         Effective(settings=settings, origins={}),
         clock=SystemClock(),
-        maker=FakeMaker(network),
+        maker=maker or FakeMaker(network),
         reload_from=reload_from,
         lock_patience_seconds=0,
     )

@@ -1,52 +1,92 @@
-"""A query that follows a service, on real brokers, while that service is killed and comes back."""
+"""A query under load that follows a service, on real brokers, while that one is killed, restarted and frozen."""
 
+import signal
+import threading
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
+from confluent_kafka import Producer
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
+from tests.support import eventually
 from tests.support_service import ServiceProcess, serve_arguments
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+DEADLINE = 60
 
 
-def test_given_a_query_that_follows_a_service_when_it_is_killed_and_restarted_then_every_record_comes_once(
+class Load:
+    """Writes distinct records all the time, some 200 a second, until the block ends; then all are acknowledged."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        options = {"acks": "all", "enable.idempotence": True, "topic.metadata.refresh.interval.ms": 500, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **options})
+        self._topic = topic
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.sent = 0
+        self.failures: list[str] = []
+
+    def _write(self) -> None:
+        while not self._over.wait(0.05):
+            for number in range(self.sent, self.sent + 10):
+                self._producer.produce(self._topic, value=f"v{number}", key=f"k{number}", on_delivery=self._heard)
+            self.sent += 10
+            self._producer.poll(0)
+
+    def _heard(self, error: object, _: object) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        left = self._producer.flush(DEADLINE)
+        assert (left, self.failures) == (0, [])
+
+
+def test_given_a_query_that_follows_a_service_when_it_is_killed_restarted_and_frozen_then_every_record_comes_once(
     kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
 ) -> None:
     kafka_cluster.create_topic(topic_name, 3)
-    servers = kafka_cluster.bootstrap_servers
-    produce(servers, topic_name, *numbered(50, prefix="a"))
-    arguments = serve_arguments(servers, tmp_path / "service")
-    with ServiceProcess(*arguments, log=tmp_path / "service.log") as service:
-        reading = read_stream(
-            {
-                "subscribe": topic_name,
-                "startingOffsets": "earliest",
-                "discoveryUrl": service.api,
-                "sourceId": topic_name,
-                "stateDir": str(tmp_path / "state"),
-            }
-        )
-        reading.wait_rows(50)
+    log = tmp_path / "service.log"
+    arguments = serve_arguments(kafka_cluster.bootstrap_servers, tmp_path / "service")
 
-        def consumer() -> dict[str, object]:
-            told = service.json("/v1/consumers")["consumers"]
-            return {**told[0]} if told else {}
+    def consumer(service: ServiceProcess) -> dict[str, Any]:
+        told = service.json("/v1/consumers")["consumers"]
+        return {**told[0]} if told else {}
 
-        eventually(lambda: consumer().get("lag") == 0, 60, "a report without lag")
-        assert (consumer()["id"], consumer()["behind"]) == (topic_name, False)
-        kafka_cluster.add_partitions(topic_name, 5)
-        produce(servers, topic_name, *numbered(10, prefix="new"), partition=4)
-        reading.wait_rows(60)
-    produce(servers, topic_name, *numbered(30, prefix="b"), partition=0)
-    reading.wait_rows(90)  # by the reader's own loop
-    port = service.api.rpartition(":")[2]
-    again = ("--port", port)  # the later one of two wins
-    with ServiceProcess(*arguments, *again, log=tmp_path / "service.log") as service:
-        eventually(lambda: consumer().get("lag") == 0, 60, "the reader's return")
-        produce(servers, topic_name, *numbered(30, prefix="c"), partition=1)
-        reading.wait_rows(120)
-        assert len(set(reading.values())) == len(reading.rows) == 120
-    assert "BUG in" not in (tmp_path / "service.log").read_text()
+    def follows(service: ServiceProcess) -> bool:
+        """It reports, and what it applied is what this service discovered."""
+        told = consumer(service)
+        return bool(told) and told["heard_seconds_ago"] < 4 and told["lag"] is not None and not told["behind"]
+
+    with Load(kafka_cluster.bootstrap_servers, topic_name) as load:
+        with ServiceProcess(*arguments, log=log) as service:
+            options = {"discoveryUrl": service.api, "sourceId": topic_name, "stateDir": str(tmp_path / "state")}
+            reading = read_stream({"subscribe": topic_name, "startingOffsets": "earliest", **options})
+            reading.wait_rows(100)
+            eventually(lambda: follows(service), DEADLINE, "a report")
+            assert consumer(service)["id"] == topic_name
+            kafka_cluster.add_partitions(topic_name, 5)
+            eventually(lambda: f"{topic_name}-4" in consumer(service)["lags"], DEADLINE, "a new partition's position")
+        # Beyond what the last view knew, a query comes only by a look of its own.
+        reading.wait_rows(load.sent + 200)
+        port = service.api.rpartition(":")[2]
+        with ServiceProcess(*arguments, "--port", port, log=log) as service:  # the later one of two ports wins
+            eventually(lambda: follows(service), DEADLINE, "the reader's return")
+            service.send(signal.SIGSTOP)
+            reading.wait_rows(load.sent + 200)
+            service.send(signal.SIGCONT)
+            eventually(lambda: follows(service), DEADLINE, "the reader's second return")
+            reading.wait_rows(load.sent + 200)
+    reading.wait_rows(load.sent)
+    assert len(set(reading.values())) == len(reading.rows) == load.sent
+    assert "BUG in" not in log.read_text()

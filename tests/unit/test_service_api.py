@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 from openapi_spec_validator import validate
 
+from discovery.config.logs import set_level
 from discovery.service import openapi
 from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.fakes.service import Running, running, settings_of
@@ -131,6 +133,9 @@ WRONG = [
     ("PUT", "/v1/consumers/c", '{"cluster": "x"}', 404, "cluster 'x' is not followed here"),
     ("PUT", "/v1/consumers/c", '{"isolation_level": "x"}', 400, "isolation_level: 'x' is neither"),
     ("GET", "/v1/consumers/c", None, 404, "consumer 'c' has not reported lately"),
+    ("PUT", "/v1/loglevel", '{"level": "loud"}', 400, 'write {"level": "debug"}; there are debug, info'),
+    ("PUT", "/v1/loglevel", '["debug"]', 400, 'write {"level": "debug"}'),
+    ("GET", f"{C}/follow?pattern=a{{99999999999}}", None, 400, "pattern: "),
     ("POST", "/-/reload", None, 409, "was not started from a configuration"),
 ]
 
@@ -141,6 +146,63 @@ def test_given_a_wrong_request_when_sent_then_one_line_says_what_is_wrong(tmp_pa
             response = described(await one.api.request(method, url, content=body))
             assert response.status_code == status, url
             assert said in response.json()["error"]
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"}, 200),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_given_a_page_of_another_origin_when_it_wants_a_change_then_it_is_refused_and_may_still_read(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    async def story(one: Running, _: FakeCluster) -> None:
+        for method, url, body in (
+            ("POST", f"{C}/refresh", None),
+            ("PUT", "/v1/consumers/c", "{}"),
+            ("PUT", "/v1/loglevel", '{"level": "info"}'),
+        ):
+            response = described(await one.api.request(method, url, content=body, headers=headers))
+            assert response.status_code == status, (url, response.text)
+        assert (await get(one, f"{C}/status", **headers)).status_code == 200
+
+    play(tmp_path, story)
+
+
+def test_given_the_log_level_when_changed_then_it_holds_at_once_and_the_configured_one_is_told(tmp_path: Path) -> None:
+    async def story(one: Running, _: FakeCluster) -> None:
+        before = (await get(one, "/v1/loglevel")).json()["level"]
+        try:
+            changed = described(await one.api.put("/v1/loglevel", json={"level": "error"}))
+            assert changed.json() == {"level": "error", "configured": "info"}
+            assert not logging.getLogger("discovery.service").isEnabledFor(logging.WARNING)
+            assert (await get(one, "/v1/loglevel")).json()["level"] == "error"
+        finally:
+            set_level(before)
+
+    play(tmp_path, story)
+
+
+def test_given_an_expression_that_would_run_for_ever_when_followed_then_all_topics_are_sent_at_once(
+    tmp_path: Path,
+) -> None:
+    async def story(one: Running, cluster: FakeCluster) -> None:
+        cluster.create_topic("a" * 60, 1)
+        await until(one, lambda d: d["topics"] == 2)
+        async with asyncio.timeout(10):
+            dear = await get(one, f"{C}/follow?pattern=(a%2B)%2B%24x&wait=0s")
+        assert set(dear.json()["topics"]) == {"t", "a" * 60}
+        cheap = await get(one, f"{C}/follow?pattern=%5Ea.*a%24&wait=0s")
+        assert set(cheap.json()["topics"]) == {"a" * 60}
 
     play(tmp_path, story)
 
