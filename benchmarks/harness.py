@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,9 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def spark_session(cores: int = 2, *, native: bool = False) -> Iterator[SparkSession]:
+def spark_session(
+    cores: int = 2, *, native: bool = False, settings: Iterable[tuple[str, str]] = ()
+) -> Iterator[SparkSession]:
     """Yield a local session; `native` adds Spark's own Kafka connector."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # As after an installation: else each of Spark's Python processes compiles the whole project again.
@@ -48,6 +50,8 @@ def spark_session(cores: int = 2, *, native: bool = False) -> Iterator[SparkSess
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.log.level", "ERROR")
     )
+    for name, value in settings:
+        builder = builder.config(name, value)
     if native:
         builder = builder.config("spark.jars", ",".join(map(str, native_connector_jars())))
     session = builder.getOrCreate()

@@ -15,7 +15,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import NATIVE, OURS, environment, make_producer, say, spark_session, summary, write_result
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    environment,
+    kept_result,
+    load_noted,
+    make_producer,
+    say,
+    spark_session,
+    summary,
+    write_result,
+)
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 
@@ -46,11 +57,16 @@ class Case:
     batches: int = 1
     query: Callable[[DataFrame], DataFrame] = lambda frame: frame
     mode: str = "append"
+    settings: tuple[tuple[str, str], ...] = ()
+    """Of the Spark session, for both sources."""
 
 
 def _aggregate(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("partition % 4 as part", "length(value) as size").groupBy("part").sum("size")
+    return frame.groupBy("partition").count()
 
+
+_ROOM = (("spark.kafka.consumer.cache.capacity", "128"),)
+"""Spark's own source keeps 64 consumers by default: with a hundred partitions it would build them anew in each batch."""
 
 CASES = {
     "100B-6p": Case(value_bytes=100, partitions=6, rows=4_000_000),
@@ -58,7 +74,7 @@ CASES = {
     "1KB-6p": Case(value_bytes=1_000, partitions=6, rows=1_200_000),
     "1KB-100p": Case(value_bytes=1_000, partitions=100, rows=1_200_000),
     "100B-6p-steady": Case(value_bytes=100, partitions=6, rows=4_000_000, batches=4),
-    "100B-100p-steady": Case(value_bytes=100, partitions=100, rows=4_000_000, batches=4),
+    "100B-100p-steady": Case(value_bytes=100, partitions=100, rows=4_000_000, batches=4, settings=_ROOM),
     "100B-6p-aggregated": Case(value_bytes=100, partitions=6, rows=4_000_000, query=_aggregate, mode="complete"),
 }
 
@@ -118,7 +134,10 @@ def worker_rss_mib() -> float:
 def run(case: Case, name: str) -> Result:
     """Compare the two sources on one case."""
     taken: dict[str, list[dict[str, float]]] = {OURS: [], NATIVE: []}
-    with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster, spark_session(native=True) as spark:
+    with (
+        LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster,
+        spark_session(native=True, settings=case.settings) as spark,
+    ):
         cluster.create_topic("events", case.partitions, replication_factor=1)
         fill(cluster.bootstrap_servers, "events", case)
         for number in range(PAIRS):
@@ -172,9 +191,12 @@ def main(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise SystemExit(f"benchmarks.throughput: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {"environment": environment()}
+    result: Result = {**kept_result("throughput"), "environment": environment()}
     for name in names or CASES:
-        result[name] = run(CASES[name], name)
+        load: Result = {}
+        with load_noted(load):
+            found = run(CASES[name], name)
+        result[name] = found | load
         path = write_result("throughput", result)
     print(f"wrote {path}")
 
