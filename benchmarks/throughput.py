@@ -66,7 +66,7 @@ def _aggregate(frame: DataFrame) -> DataFrame:
 
 
 _ROOM = (("spark.kafka.consumer.cache.capacity", "128"),)
-"""Spark's own source keeps 64 consumers by default: with a hundred partitions it would build them anew in each batch."""
+"""Spark's own source keeps 64 consumers by default and would build a hundred anew in each batch."""
 
 CASES = {
     "100B-6p": Case(value_bytes=100, partitions=6, rows=4_000_000),
