@@ -1,7 +1,7 @@
 """Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
 `core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
-`<name>.json` is told by `benchmarks.<name>.section(result)`.
+`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`.
 """
 
 import importlib
@@ -110,7 +110,10 @@ def sections() -> str:
 def _section(path: Path) -> str:
     result = json.loads(path.read_text())
     told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
-    text: str = importlib.import_module(f"benchmarks.{path.stem}").section(result)
+    module = importlib.import_module(f"benchmarks.{path.stem}")
+    text: str = module.section(result)
+    if hasattr(module, "chart"):
+        path.with_suffix(".svg").write_text(module.chart(result))
     return f"{text.rstrip()}\n\nEnvironment: {told}.\n"
 
 

@@ -6,21 +6,28 @@ stops, and the rows of all finished batches must be the records in the log, neit
 """
 
 import argparse
+import contextlib
 import itertools
-import json
+import os
 import random
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks.chart import Strip, strips
 from benchmarks.harness import (
     NATIVE,
     OURS,
-    OUTPUT,
     Watched,
     environment,
+    kept_result,
     load,
     running_query,
     say,
@@ -34,11 +41,11 @@ from discovery.localkafka.properties import ClusterSettings
 _BROKERS = (1, 2, 3, 4, 5, 6)
 _PAIRS = tuple(itertools.combinations(_BROKERS, 2))
 _ROWS_PER_SECOND = 1_000.0
-_WATCH_SECONDS = 12.0
-_SHORT_WATCH_SECONDS = 6.0
-"""Enough where no election is waited for."""
+WATCH_SECONDS = 12.0
+"""Of every round, whatever the source: twice the session timeout of a broker."""
 _WARM_BATCHES = 5
 _CATCH_UP_SECONDS = 90.0
+NOTES = ("Of a gap of ours with a ledger 1 s is `cutAfter`, the rest is the batch in flight and the next one.",)
 CASES: dict[str, dict[str, Any]] = {
     "rf1_file": {"source": OURS, "copies": 1, "options": {"sourceId": "stall"}},
     "rf3_file": {"source": OURS, "copies": 3, "options": {"sourceId": "stall"}},
@@ -51,60 +58,105 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Which brokers are killed, and how long after the last round: the same in every case and run."""
+
+    pair: tuple[int, int]
+    after_seconds: float
+
+
+def plan(rounds: int) -> list[Round]:
+    """Return what happens, whatever the source."""
+    rng = random.Random(20)
+    return [Round(pair=rng.choice(_PAIRS), after_seconds=rng.uniform(0.0, 0.5)) for _ in range(rounds)]
+
+
+@dataclass(slots=True)
+class Reader:
+    """One query, started again on its checkpoint where it died: every case goes through the same rounds."""
+
+    start: Callable[[], AbstractContextManager[Watched]]
+    stack: contextlib.ExitStack
+    runs: list[Watched] = field(default_factory=list)
+
+    @property
+    def query(self) -> Watched:
+        """Return the run that lives, or was the last to."""
+        return self.runs[-1]
+
+    def revive(self) -> None:
+        """Start it, the first time or after its death."""
+        if not self.runs or not self.query.query.isActive:
+            self.runs.append(self.stack.enter_context(self.start()))
+
+    def rows(self) -> int:
+        """Count the rows of the finished batches of all runs."""
+        return sum(count for run in self.runs for _, count, _ in run.batches)
+
+
 def measure(name: str, rounds: int) -> dict[str, Any]:
     """Run one case on a cluster and a session of its own."""
     case = CASES[name]
-    copies: int = case["copies"]
-    rng = random.Random(name)  # the same pairs in every run
-    with LocalKafka(ClusterSettings(brokers=len(_BROKERS))) as cluster:
-        cluster.create_topic("t", assignment=[_ring(leader, copies) for leader in _BROKERS])
-        servers = cluster.bootstrap_servers
-        with (
-            spark_session(4, native=True) as spark,
-            running_query(spark, servers, "t", source=case["source"], options=case["options"]) as query,
-        ):
-            with load(servers, "t", len(_BROKERS), rows_per_second=_ROWS_PER_SECOND):
-                query.wait(lambda w: len(w.batches) >= 3 * _WARM_BATCHES, 90)
-                quiet = query.longest_gap(query.batches[_WARM_BATCHES][0], query.batches[-1][0])
-                watch = _SHORT_WATCH_SECONDS if name.endswith("file") else _WATCH_SECONDS
-                gaps = list(_rounds(cluster, query, rng, rounds, watch))
-            told = {"rounds": len(gaps), "gap_seconds": summary(gaps), "gap_before_seconds": round(quiet, 3)}
-            return told | {"alive": query.query.isActive} | _check(query, servers)
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(LocalKafka(ClusterSettings(brokers=len(_BROKERS))))
+        cluster.create_topic("t", assignment=[_ring(leader, case["copies"]) for leader in _BROKERS])
+        spark = stack.enter_context(spark_session(4, native=True))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-stall-")))
+        start = partial(
+            running_query, spark, cluster.bootstrap_servers, "t", source=case["source"], options=case["options"],
+            checkpoint=folder / "checkpoint", state_dir=folder / "state",
+        )  # fmt: skip
+        reader = Reader(start=start, stack=stack)
+        reader.revive()
+        with load(cluster.bootstrap_servers, "t", len(_BROKERS), rows_per_second=_ROWS_PER_SECOND):
+            query = reader.query
+            query.wait(lambda w: len(w.batches) >= 3 * _WARM_BATCHES, 90)
+            quiet = query.longest_gap(query.batches[_WARM_BATCHES][0], query.batches[-1][0])
+            seen = [_round(cluster, reader, step, number) for number, step in enumerate(plan(rounds), start=1)]
+        told = {"rounds": seen, "gap_seconds": summary([r["gap_seconds"] for r in seen])}
+        return told | {"gap_before_seconds": round(quiet, 3), "deaths": len(reader.runs) - 1, **_check(reader, cluster)}
 
 
-def _rounds(
-    cluster: LocalKafka, query: Watched, rng: random.Random, rounds: int, watch_seconds: float
-) -> Iterator[float]:
-    for number in range(rounds):
-        pair = list(rng.choice(_PAIRS))
-        time.sleep(rng.uniform(0.0, 0.5))  # anywhere in a batch
-        killed_at = time.monotonic()
-        cluster.kill(pair)
-        query.watch(watch_seconds)
-        gap = query.longest_gap(killed_at - 0.5, killed_at + watch_seconds)
-        say(f"round {number + 1}: brokers {pair} killed, gap {gap:.2f} s, alive {query.query.isActive}")
-        yield gap
-        cluster.restart(pair)
-        cluster.wait_registered(pair)
-        if not query.query.isActive:
-            return
-        at = {partition: query.offset("t", partition) for partition in range(len(_BROKERS))}
-        query.wait(_passes(at), _CATCH_UP_SECONDS)
+def _round(cluster: LocalKafka, reader: Reader, step: Round, number: int) -> dict[str, Any]:
+    time.sleep(step.after_seconds)  # anywhere in a batch
+    query, killed_at = reader.query, time.monotonic()
+    until = killed_at + WATCH_SECONDS
+    cluster.kill(list(step.pair))
+    query.wait(lambda _: time.monotonic() >= until, WATCH_SECONDS + 1)
+    time.sleep(max(0.0, until - time.monotonic()))  # where it died
+    gap = query.longest_gap(killed_at - 0.5, until)
+    # No batch after the gap was seen: it was at least as long.
+    censored = not any(at < until and at > until - gap for at, _, _ in query.batches)
+    found = {
+        "brokers": list(step.pair),
+        "gap_seconds": round(gap, 3),
+        "censored": censored,
+        "died": not query.query.isActive,
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+    say(f"round {number}: {found}")
+    cluster.restart(list(step.pair))
+    cluster.wait_registered(list(step.pair))
+    at = {partition: query.offset("t", partition) for partition in range(len(_BROKERS))}
+    reader.revive()
+    reader.query.wait(_passes(at), _CATCH_UP_SECONDS)
+    return found
 
 
 def _passes(at: dict[int, int]) -> Callable[[Watched], bool]:
     return lambda w: all(w.offset("t", partition) > offset for partition, offset in at.items())
 
 
-def _check(query: Watched, servers: str) -> dict[str, Any]:
+def _check(reader: Reader, cluster: LocalKafka) -> dict[str, Any]:
     """Compare the rows of all finished batches with the log, once the load has ended."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "stall", "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "stall", "log_level": 0})
     places = [TopicPartition("t", partition) for partition in range(len(_BROKERS))]
     ends = {place.partition: consumer.get_watermark_offsets(place, timeout=10)[1] for place in places}
     consumer.close()
-    reached = query.wait(lambda w: all(w.offset("t", p) >= end for p, end in ends.items()), _CATCH_UP_SECONDS)
-    rows = sum(count for _, count, _ in query.batches)
-    return {"caught_up": reached is not None, "records": sum(ends.values()), "rows": rows}
+    reader.revive()
+    reached = reader.query.wait(lambda w: all(w.offset("t", p) >= end for p, end in ends.items()), _CATCH_UP_SECONDS)
+    return {"caught_up": reached is not None, "records": sum(ends.values()), "rows": reader.rows()}
 
 
 def _ring(leader: int, copies: int) -> list[int]:
@@ -131,25 +183,52 @@ def section(result: dict[str, Any]) -> str:
             "## Two of six brokers killed under load",
             "",
             "`make bench-stall`: kill -9 of two brokers at any moment of a batch, 1 000 records/s over six partitions,",
-            "one led by each broker, trigger 200 ms. The gap is the longest time without a finished batch with rows,",
-            "the batch's own duration included. At the end the rows of all batches are counted against the log.",
+            "one led by each broker, trigger 200 ms, session timeout of brokers 6 s. Every case goes through the same",
+            "rounds, drawn from one seed: the same pairs of brokers at the same moments. The gap is the longest time",
+            "without a finished batch with rows, the batch's own duration included: it counts the living partitions",
+            f"alone. A round is watched for {WATCH_SECONDS:g} s: a gap that had not ended by then is shown as `>`. A",
+            "query that died is started again on its checkpoint. At the end the rows of all batches are counted",
+            "against the log. *Load* is the machine's load average in the rounds, median and largest: brokers, load",
+            "and Spark themselves, and whoever else was there.",
             "",
-            "| case | rounds | gap p50 | gap p99 | longest | rows / records | target |",
-            "|---|---|---|---|---|---|---|",
+            "| case | n | gap, median | longest | not over in time | deaths | rows / records | load | target, p99 |",
+            "|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
-            "The two rounds above 2 s of the run we keep stood beside type checks and unit tests on both cores; the",
-            "other eighteen are below. Of a gap 1 s is `cutAfter`, the rest is the batch in flight and the next one.",
+            *(("![gaps by case](results/stall.svg)", "") if lines else ()),
+            *NOTES,
         ]
     )
 
 
 def _line(name: str, case: dict[str, Any]) -> str:
     words, target = _WORDS[name]
-    gap = case["gap_seconds"]
-    seen = f"{gap['p50']:.2f} s | {gap['p99']:.2f} s | {gap['max']:.2f} s"
-    exact = f"{case['rows']} / {case['records']}" if case["alive"] else "the query died"
-    return f"| {words} | {case['rounds']} | {seen} | {exact} | {target} |"
+    rounds = case["rounds"]
+    over = sum(r["censored"] for r in rounds)
+    gaps = sorted((r["gap_seconds"], r["censored"]) for r in rounds)
+    middle, longest = gaps[(len(gaps) - 1) // 2], gaps[-1]
+    loads = sorted(r["load_average"] for r in rounds)
+    exact = f"{case['rows']} / {case['records']}"
+    cells = [words, str(len(rounds)), _gap(*middle), _gap(*longest), f"{over} of {len(rounds)}", str(case["deaths"])]
+    return f"| {' | '.join(cells)} | {exact} | {loads[len(loads) // 2]:g}, {loads[-1]:g} | {target} |"
+
+
+def _gap(seconds: float, censored: bool) -> str:  # noqa: FBT001 - a pair
+    return f"{'> ' if censored else ''}{seconds:.2f} s"
+
+
+def chart(result: dict[str, Any]) -> str:
+    """Draw every round of every case."""
+    rows = [
+        Strip(
+            label=_WORDS[name][0].replace("`", ""),
+            values=tuple(r["gap_seconds"] for r in result[name]["rounds"]),
+            censored=tuple(r["censored"] for r in result[name]["rounds"]),
+        )
+        for name in CASES
+        if name in result
+    ]
+    return strips("Gap after kill -9 of two of six brokers, each round", rows, unit="s")
 
 
 def main() -> None:
@@ -157,17 +236,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--native-rounds", type=int, default=3, help="of the cases that wait for leaders: minutes each")
     given = parser.parse_args()
-    kept = OUTPUT / "stall.json"
-    # Cases take minutes each: runs one after the other fill one file.
-    result: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    result = kept_result("stall")  # cases take minutes each: runs one after the other fill one file
     for name in given.cases:
         say(f"{name}:")
-        waits = CASES[name]["source"] == NATIVE or not CASES[name]["options"]
         result["environment"] = environment()
-        result[name] = measure(name, given.native_rounds if waits else given.rounds)
-        say(str({key: value for key, value in result[name].items() if key != "gap_seconds"}))
+        result[name] = measure(name, given.rounds)
+        say(str({key: value for key, value in result[name].items() if key not in ("gap_seconds", "rounds")}))
         say(f"wrote {write_result('stall', result)}")
 
 

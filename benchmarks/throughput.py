@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.chart import Strip, strips
 from benchmarks.harness import (
     NATIVE,
     OURS,
@@ -37,8 +38,11 @@ BROKERS = 2
 FIGURES = ("rows_per_second", "rows_per_second_with_start")
 Result = dict[str, Any]
 NOTES = (
-    "With 100 partitions most of the native source's time goes into its 100 consumers, one for each partition, which a",
-    "query builds once and then keeps: those rows tell how a query begins, not how it goes on.",
+    "*Steady* queries read their topic in four batches, of which the first, in which every source builds its consumers,",
+    "is left out; for 100 partitions Spark's own source was given room for 128 consumers, since it keeps 64 by default.",
+    "The other cases read a topic in one batch, its consumers' start included. *Aggregated* is",
+    '`groupBy("partition").count()`. With 100 partitions the native source pays for 100 tasks a batch, each with a',
+    "consumer of its own. *Load* is the machine's load average before and after a case.",
     "",
     "What bounds it: in a profile of our query over 100 B values the JVM's task threads, which turn Arrow into rows,",
     "take a quarter of the processor time, librdkafka's own threads, the Python workers and the JIT a fifth each, the",
@@ -157,7 +161,10 @@ def run(case: Case, name: str) -> Result:
 
 def section(result: Result) -> str:
     """Tell the figures in words."""
-    lines = [_line(name, found) for name, found in result.items() if name != "environment"]
+    lines = [_line(name, found) for name, found in _cases(result)]
+    cold = "; ".join(
+        f"{name} ours {_cold(found, OURS)}, native {_cold(found, NATIVE)}" for name, found in _cases(result)
+    )
     return "\n".join(
         [
             "## Throughput",
@@ -167,9 +174,13 @@ def section(result: Result) -> str:
             "*with start*: from `start()` to the end of a query that reads its topic once. Plain producer, fresh",
             "topic, no compression; two brokers with the project's usual JVM options, which compile with C1 alone.",
             "",
-            "| case | pairs | batches: ours | native | ratio | with start: ours | native | ratio |",
-            "|---|---|---|---|---|---|---|---|",
+            "| case | pairs | batches: ours | native | ratio | with start: ours | native | ratio | load |",
+            "|---|---|---|---|---|---|---|---|---|",
             *lines,
+            "",
+            "![rows a second by case](results/throughput.svg)",
+            "",
+            f"Cold, the first query of a session, with its start: {cold}.",
             "",
             *NOTES,
         ]
@@ -183,7 +194,26 @@ def _line(name: str, found: Result) -> str:
             rates = found[source][figure]
             cells.append(f"{rates['p50'] / 1e6:.2f} ({rates['min'] / 1e6:.2f}-{rates['max'] / 1e6:.2f})")
         cells.append(f"**{found[f'ratio_{figure}']['p50']:.1f}**")
+    cells.append(", ".join(f"{load:g}" for load in found.get("load_average", ())) or "not kept")
     return f"| {' | '.join(cells)} |"
+
+
+def _cases(result: Result) -> list[tuple[str, Result]]:
+    return [(name, result[name]) for name in CASES if name in result]
+
+
+def _cold(found: Result, source: str) -> str:
+    return f"{found[source]['cold'][FIGURES[1]] / 1e6:.2f}"
+
+
+def chart(result: Result) -> str:
+    """Draw every warm run."""
+    rows = [
+        Strip(label=f"{name}, {source}", values=tuple(v / 1e6 for v in found[source][FIGURES[0]]["values"]))
+        for name, found in _cases(result)
+        for source in (OURS, NATIVE)
+    ]
+    return strips("Million rows a second while a batch runs, each warm run", rows, unit="M/s")
 
 
 def main(names: Sequence[str]) -> None:
