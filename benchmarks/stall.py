@@ -10,16 +10,18 @@ import contextlib
 import itertools
 import os
 import random
+import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from benchmarks.chart import Strip, strips
 from benchmarks.harness import (
@@ -95,6 +97,41 @@ class Reader:
         return sum(count for run in self.runs for _, count, _ in run.batches)
 
 
+class Plain(threading.Thread):
+    """A bare librdkafka reader of the same partitions: what Kafka itself let anybody read in a round."""
+
+    def __init__(self, servers: str) -> None:
+        """Read from the end; nothing but the instants is kept."""
+        super().__init__(name="plain reader", daemon=True)
+        options = {"bootstrap.servers": servers, "group.id": "plain", "log_level": 0, "auto.offset.reset": "latest"}
+        self._consumer = Consumer({**options, "topic.metadata.refresh.interval.ms": 1_000, "fetch.wait.max.ms": 20})
+        self._consumer.assign([TopicPartition("t", partition, OFFSET_END) for partition in range(len(_BROKERS))])
+        self._over = threading.Event()
+        self._at: list[float] = []
+
+    def run(self) -> None:
+        """Note when records came, ten times a second at most."""
+        while not self._over.wait(0.1):
+            if any(not m.error() for m in self._consumer.consume(10_000, 0.0)):
+                self._at.append(time.monotonic())
+        self._consumer.close()
+
+    def gap(self, since: float, until: float) -> float:
+        """Return the longest time in which nothing came from any partition."""
+        instants = [since, *(at for at in tuple(self._at) if since < at < until), until]
+        return max(b - a for a, b in itertools.pairwise(instants))
+
+    def __enter__(self) -> Self:
+        """Start to read."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._over.set()
+        self.join(10)
+
+
 def measure(name: str, rounds: int) -> dict[str, Any]:
     """Run one case on a cluster and a session of its own."""
     case = CASES[name]
@@ -109,16 +146,19 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         )  # fmt: skip
         reader = Reader(start=start, stack=stack)
         reader.revive()
-        with load(cluster.bootstrap_servers, "t", len(_BROKERS), rows_per_second=_ROWS_PER_SECOND):
+        with (
+            load(cluster.bootstrap_servers, "t", len(_BROKERS), rows_per_second=_ROWS_PER_SECOND),
+            Plain(cluster.bootstrap_servers) as plain,
+        ):
             query = reader.query
             query.wait(lambda w: len(w.batches) >= 3 * _WARM_BATCHES, 90)
             quiet = query.longest_gap(query.batches[_WARM_BATCHES][0], query.batches[-1][0])
-            seen = [_round(cluster, reader, step, number) for number, step in enumerate(plan(rounds), start=1)]
+            seen = [_round(cluster, reader, plain, step, number) for number, step in enumerate(plan(rounds), start=1)]
         told = {"rounds": seen, "gap_seconds": summary([r["gap_seconds"] for r in seen])}
         return told | {"gap_before_seconds": round(quiet, 3), "deaths": len(reader.runs) - 1, **_check(reader, cluster)}
 
 
-def _round(cluster: LocalKafka, reader: Reader, step: Round, number: int) -> dict[str, Any]:
+def _round(cluster: LocalKafka, reader: Reader, plain: Plain, step: Round, number: int) -> dict[str, Any]:
     time.sleep(step.after_seconds)  # anywhere in a batch
     query, killed_at = reader.query, time.monotonic()
     until = killed_at + WATCH_SECONDS
@@ -132,6 +172,7 @@ def _round(cluster: LocalKafka, reader: Reader, step: Round, number: int) -> dic
         "brokers": list(step.pair),
         "gap_seconds": round(gap, 3),
         "censored": censored,
+        "plain_gap_seconds": round(plain.gap(killed_at - 0.5, until), 3),
         "died": not query.query.isActive,
         "load_average": round(os.getloadavg()[0], 1),
     }
@@ -190,9 +231,11 @@ def section(result: dict[str, Any]) -> str:
             "query that died is started again on its checkpoint. At the end the rows of all batches are counted",
             "against the log. *Load* is the machine's load average in the rounds, median and largest: brokers, load",
             "and Spark themselves, and whoever else was there.",
+            "*Plain* is a bare librdkafka reader of all six partitions in the same rounds: with RF 3 Kafka shows no",
+            "new record of a partition, whoever leads it, until a dead follower has left its in-sync replicas.",
             "",
-            "| case | n | gap, median | longest | not over in time | deaths | rows / records | load | target, p99 |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "| case | n | gap, median | longest | not over | plain reader | deaths | rows / records | load | target, p99 |",
+            "|---|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
             *(("![gaps by case](results/stall.svg)", "") if lines else ()),
@@ -209,8 +252,21 @@ def _line(name: str, case: dict[str, Any]) -> str:
     middle, longest = gaps[(len(gaps) - 1) // 2], gaps[-1]
     loads = sorted(r["load_average"] for r in rounds)
     exact = f"{case['rows']} / {case['records']}"
-    cells = [words, str(len(rounds)), _gap(*middle), _gap(*longest), f"{over} of {len(rounds)}", str(case["deaths"])]
+    cells = [
+        words,
+        str(len(rounds)),
+        _gap(*middle),
+        _gap(*longest),
+        f"{over} of {len(rounds)}",
+        _plain(rounds),
+        str(case["deaths"]),
+    ]
     return f"| {' | '.join(cells)} | {exact} | {loads[len(loads) // 2]:g}, {loads[-1]:g} | {target} |"
+
+
+def _plain(rounds: list[dict[str, Any]]) -> str:
+    gaps = [r["plain_gap_seconds"] for r in rounds if "plain_gap_seconds" in r]
+    return f"{statistics.median(gaps):.2f} s, {max(gaps):.2f} s" if gaps else "not run"
 
 
 def _gap(seconds: float, censored: bool) -> str:  # noqa: FBT001 - a pair

@@ -38,8 +38,9 @@ BROKERS = 2
 FIGURES = ("rows_per_second", "rows_per_second_with_start")
 Result = dict[str, Any]
 NOTES = (
-    "*Steady* queries read their topic in four batches, of which the first, in which every source builds its consumers,",
-    "is left out; for 100 partitions Spark's own source was given room for 128 consumers, since it keeps 64 by default.",
+    "*Steady* queries read their topic in four batches, of which the first, in which every source builds its",
+    "consumers, is left out; for 100 partitions Spark's own source was given room for 128 consumers, since it keeps",
+    "64 by default.",
     "The other cases read a topic in one batch, its consumers' start included. *Aggregated* is",
     '`groupBy("partition").count()`. With 100 partitions the native source pays for 100 tasks a batch, each with a',
     "consumer of its own. *Load* is the machine's load average before and after a case.",
