@@ -234,7 +234,7 @@ def section(result: dict[str, Any]) -> str:
             "*Plain* is a bare librdkafka reader of all six partitions in the same rounds: with RF 3 Kafka shows no",
             "new record of a partition, whoever leads it, until a dead follower has left its in-sync replicas.",
             "",
-            "| case | n | gap, median | longest | not over | plain reader | deaths | rows / records | load | target, p99 |",
+            "| case | n | median gap | longest | not over | plain reader | deaths | rows / records | load | target |",
             "|---|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
