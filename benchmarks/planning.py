@@ -21,6 +21,8 @@ from benchmarks.harness import (
     OURS,
     environment,
     fill,
+    kept_result,
+    load_noted,
     running_query,
     say,
     spark_session,
@@ -204,6 +206,7 @@ def section(result: Result) -> str:
     ]
     parts = ["## Planning", "", _TEXT, "", head, "|---|---|---|---|---|---|", *rows]
     parts += ["", _REAL_TEXT, "", real_head, "|---|---|---|---|---|---|", *real] if real else []
+    parts += ["", f"Load averages before and after: {result['load_average']}."] if "load_average" in result else []
     return "\n".join((*parts, ""))
 
 
@@ -223,10 +226,14 @@ def main(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise SystemExit(f"benchmarks.planning: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {"environment": environment()}
+    result: Result = {**kept_result("planning"), "environment": environment()}
+    loads = result.setdefault("load_average", {})
     for name in names or CASES:
         print(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}", flush=True)
-        result[name] = CASES[name]()
+        noted: Result = {}
+        with load_noted(noted):
+            result[name] = CASES[name]()
+        loads[name] = noted["load_average"]
         path = write_result("planning", result)
     print(f"wrote {path}")
 
