@@ -342,7 +342,8 @@ def _retire(turn: _Turn, gone: set[BrokerAddress], *, kept: set[BrokerAddress]) 
 def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
     """Publish if anything changed; else only note that it was confirmed."""
     if content == old:
-        turn.state = replace(turn.state, snapshot=replace(content, confirmed_wall=turn.wall))
+        assert old is not None  # noqa: S101 - equal to the content
+        turn.state = replace(turn.state, snapshot=replace(old, confirmed_wall=turn.wall))
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
     turn.state = replace(turn.state, snapshot=new, leading=_leading(new))

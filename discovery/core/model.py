@@ -159,7 +159,10 @@ class Snapshot:
 
     def broker(self, broker_id: BrokerId | None) -> Broker | None:
         """Return the broker with this id, or None where it is not listed."""
-        return next((b for b in self.brokers if b.broker_id == broker_id), None)
+        for broker in self.brokers:  # a plain loop: it is asked for every partition
+            if broker.broker_id == broker_id:
+                return broker
+        return None
 
 
 class Isolation(Enum):

@@ -90,6 +90,8 @@ def _merge_one(
 ) -> tuple[TopicMetadata, bool]:
     """Return the topic to hold, and whether partitions were kept that the answer left out."""
     new_id = told.topic_id or told_id
+    if before is not None and before.partitions == told.partitions and new_id in {None, before.topic_id}:
+        return before, False  # the very same object: what is made from it need not be made again
     told = replace(told, topic_id=new_id)
     if before is None or recreated(before, told):
         return told, False

@@ -1,5 +1,6 @@
 """From the loop's picture to the view a planner reads; only what changed is made anew."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -37,7 +38,8 @@ class Assembler:
 
     interest: Interest
     _shape: _Shape = ()
-    _partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
+    _partitions: Mapping[TopicPartition, PartitionView] = field(default_factory=lambda: MappingProxyType({}))
+    """Replaced, never changed; the same object while nothing in it changes."""
     _metadata: dict[TopicPartition, tuple[TopicMetadata, PartitionMetadata]] = field(default_factory=dict)
     _version: int = 0
 
@@ -54,13 +56,23 @@ class Assembler:
             self._shape = shape
             self._metadata = dict(self._followed(state))
             touched = list(self._metadata)
-            before, self._partitions = self._partitions, {}
+            before, made = self._partitions, dict[TopicPartition, PartitionView]()
+            changed = True
         else:
             touched = [tp for tp in picture.touched if tp in self._metadata]
             before = self._partitions
-            self._partitions = dict(before)
+            made = dict(before) if touched else {}
+            changed = False
         for tp in touched:
-            self._partitions[tp] = self._partition(tp, before.get(tp), state, picture.book, mono_to_wall)
+            old = before.get(tp)
+            new = self._partition(tp, old, state, picture.book, mono_to_wall)
+            if old == new and old is not None:
+                new = old  # the same object tells whoever compares views that nothing changed
+            else:
+                changed = True
+            made[tp] = new
+        if changed:
+            self._partitions = MappingProxyType(made)
         self._version += 1
         return self._view(state, picture.sentence, mono_to_wall)
 
@@ -80,10 +92,13 @@ class Assembler:
                 for topic in (*state.snapshot.topics.values(), *gone)
                 if self.interest.wants_topic(topic.name)
                 for partition in topic.partitions
-                if self.interest.wants(tp := TopicPartition(topic.name, partition.partition))
+                if (tp := TopicPartition(topic.name, partition.partition)) and self._assigned(tp)
             ),
             key=lambda item: item[0],
         )
+
+    def _assigned(self, tp: TopicPartition) -> bool:
+        return not self.interest.assigned or tp in self.interest.assigned
 
     def _partition(
         self, tp: TopicPartition, before: PartitionView | None, state: State, book: OffsetBook, mono_to_wall: float
@@ -124,7 +139,7 @@ class Assembler:
             cluster_id=state.pin,
             age_seconds=float("inf"),
             bootstrap=_bootstrap(state),
-            partitions=MappingProxyType(self._partitions),
+            partitions=self._partitions,
             missing_topics=missing if state.confirmed_at is not None else (),
             addresses=MappingProxyType(_reports(state, mono_to_wall)),
             sentence=sentence,

@@ -1,8 +1,9 @@
 """The gateway on librdkafka: one AdminClient, every call with a timeout, every answer translated."""
 
+import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -29,11 +30,18 @@ from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, m
 from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
 
 T = TypeVar("T")
+_Asked = Iterable[tuple[Any, "Future[Any]"]]
 
 _ONE_BY_ONE = 16
 """librdkafka's `list_topics` takes one topic or all; up to here one call per topic is cheaper than the full list."""
 _GRACE_SECONDS = 0.5
 """How much longer than the request we wait for its future: the answer travels over two threads."""
+_AT_ONCE = 500
+"""Most partitions of one offsets request: librdkafka takes time that grows with the square of their number."""
+_LOOK_UP_SECONDS = 3.0
+"""How much longer than we do librdkafka may wait for offsets. Its look-up of leaders runs on the caller's thread, can
+take a second beside a metadata answer of 50 000 partitions, and the process crashes where the timeout ends first."""
+_LATE_SECONDS = 30.0
 _ISOLATION = {
     Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
     Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
@@ -79,6 +87,7 @@ class ConfluentGateway:
         self._first_id: str | None = None
         """The cluster this client was built for: that of the vetted addresses it began with."""
         self._writers: dict[str, GroupWriter] = {}
+        self._late = _Late()
 
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
@@ -90,8 +99,9 @@ class ConfluentGateway:
         """See `Gateway.describe_topic_ids`. Goes to the "controller", in KRaft a random broker."""
         if not topics:
             return {}
+        late = self._late
         return self._call(
-            "topic ids", lambda client: self._at_home(client, lambda: _topic_ids(client, topics, timeout_seconds))
+            "topic ids", lambda client: self._at_home(client, lambda: _topic_ids(client, topics, timeout_seconds, late))
         )
 
     def list_offsets(
@@ -111,13 +121,25 @@ class ConfluentGateway:
         if not partitions:
             return {}
         raw = _raw_spec(spec)
-        asked = {RawTopicPartition(tp.topic, tp.partition): raw for tp in partitions}
+        asked = [
+            {RawTopicPartition(tp.topic, tp.partition): raw for tp in some} for some in _parts(partitions, _AT_ONCE)
+        ]
+        options = {
+            "isolation_level": _ISOLATION[isolation],
+            "request_timeout": timeout_seconds + _LOOK_UP_SECONDS,
+        }
         # A dead leader is reported as success with offset -1001; "no record after this timestamp" with -1.
         least = 0 if spec.timestamp_milliseconds is None else NO_RECORD
-        return self._call(
-            "offsets",
-            lambda client: self._at_home(client, lambda: _offsets(client, asked, isolation, timeout_seconds, least)),
-        )
+
+        def ask(client: AdminClient) -> Mapping[TopicPartition, OffsetAndEpoch]:
+            deadline = time.monotonic() + timeout_seconds
+            futures = [pair for some in asked for pair in client.list_offsets(some, **options).items()]
+            done, failed = _settle(futures, deadline, self._late)
+            if not done and _known_cluster(client) is None:
+                raise gateway_error(failed[0], "offsets")  # not one leader's silence: nobody told who leads
+            return _offsets(done, failed, least)
+
+        return self._call("offsets", lambda client: self._at_home(client, lambda: ask(client)))
 
     def _at_home(self, client: AdminClient, ask: Callable[[], T]) -> T:
         """Return what was told only while the client knows no other cluster than its first.
@@ -162,8 +184,9 @@ class ConfluentGateway:
 
     def close(self) -> None:
         """See `Gateway.close`. A call still under way keeps the client alive until it returns."""
-        self._client = None
+        client, self._client = self._client, None
         self._writers.clear()
+        self._late.outlive(client)
 
     def _call(self, doing: str, ask: Callable[[AdminClient], T]) -> T:
         client = self._client
@@ -177,6 +200,9 @@ class ConfluentGateway:
         except (KafkaException, TimeoutError, ValueError, TypeError) as exc:
             client.poll(0)
             raise self._errors.explain(gateway_error(exc, doing)) from exc
+        finally:
+            if self._client is None:
+                self._late.outlive(client)
         # Log lines and connection errors queue up inside librdkafka until somebody polls.
         client.poll(0)
         self._errors.forget()
@@ -252,7 +278,36 @@ def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unkno
     )
 
 
-def _settle(futures: Iterable[tuple[Any, Future[Any]]], deadline: float) -> tuple[list[tuple[Any, Any]], list[Any]]:
+class _Late:
+    """Requests that did not end in time.
+
+    Their client must not be let go before they do: at its end librdkafka 2.16 wakes them out of freed memory.
+    """
+
+    def __init__(self) -> None:
+        self._futures: set[Future[Any]] = set()
+
+    def note(self, future: "Future[Any]") -> None:
+        """Remember one; those that have ended meanwhile are forgotten."""
+        self._futures = {one for one in (*self._futures, future) if not one.done()}
+
+    def outlive(self, client: AdminClient | None) -> None:
+        """Hold the client until all have ended; for good where they do not."""
+        if self._futures and wait(self._futures, _LATE_SECONDS).not_done:
+            _KEPT.append(client)
+
+
+_KEPT: list[AdminClient | None] = []
+"""Clients whose end would end the process."""
+
+
+def _parts(partitions: Collection[TopicPartition], size: int) -> Iterator[list[TopicPartition]]:
+    rest = iter(partitions)
+    while some := list(itertools.islice(rest, size)):
+        yield some
+
+
+def _settle(futures: _Asked, deadline: float, late: _Late) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Wait for all until the deadline; return results and failures apart."""
     done: list[tuple[Any, Any]] = []
     failed: list[Any] = []
@@ -261,6 +316,8 @@ def _settle(futures: Iterable[tuple[Any, Future[Any]]], deadline: float) -> tupl
             done.append((key, future.result(timeout=max(0.0, deadline - time.monotonic()))))
         except (KafkaException, TimeoutError) as exc:
             failed.append(exc)
+            if not future.done():
+                late.note(future)
     return done, failed
 
 
@@ -269,10 +326,10 @@ def _deadline(timeout_seconds: float) -> float:
 
 
 def _topic_ids(
-    client: AdminClient, topics: Collection[TopicName], timeout_seconds: float
+    client: AdminClient, topics: Collection[TopicName], timeout_seconds: float, late: _Late
 ) -> Mapping[TopicName, TopicId]:
     futures = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_seconds)
-    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
+    done, failed = _settle(futures.items(), _deadline(timeout_seconds), late)
     unanswered = [exc for exc in failed if gateway_error(exc, "").kind is not FailureKind.TOPIC_UNKNOWN]
     if unanswered and not done:
         raise gateway_error(unanswered[0], "topic ids")
@@ -293,17 +350,12 @@ def _raw_spec(spec: OffsetSpec) -> Any:
 
 
 def _offsets(
-    client: AdminClient,
-    asked: dict[RawTopicPartition, Any],
-    isolation: Isolation,
-    timeout_seconds: float,
-    least: int,
+    done: Iterable[tuple[Any, Any]], failed: Iterable[Exception], least: int
 ) -> Mapping[TopicPartition, OffsetAndEpoch]:
-    futures = client.list_offsets(asked, isolation_level=_ISOLATION[isolation], request_timeout=timeout_seconds)
-    done, failed = _settle(futures.items(), _deadline(timeout_seconds))
-    unanswered = [exc for exc in failed if not is_told(exc)]
-    if unanswered and not done:
-        raise gateway_error(unanswered[0], "offsets")
+    """Return what was told; silence is no error here, a refusal of everything is."""
+    refused = [exc for exc in failed if not is_told(exc) and not isinstance(exc, TimeoutError)]
+    if refused and not done:
+        raise gateway_error(refused[0], "offsets")
     return {
         TopicPartition(TopicName(raw.topic), raw.partition): OffsetAndEpoch(result.offset, result.leader_epoch)
         for raw, result in done

@@ -140,7 +140,7 @@ class Cycle:
         self._gateway_serial = 0
         self._book = OffsetBook()
         self._schedule = OffsetsSchedule(policy)
-        self._leaders: tuple[Snapshot | None, dict[BrokerId, tuple[TopicPartition, ...]]] = (None, {})
+        self._leaders: tuple[object, dict[BrokerId, tuple[TopicPartition, ...]]] = (None, {})
         self._vetting: dict[str, set[BrokerAddress]] = {}
         """Addresses still being asked, by round; touched by the loop's thread alone."""
         self._sentence = ""
@@ -162,10 +162,11 @@ class Cycle:
         return self._gateway_serial
 
     def leaders(self) -> dict[BrokerId, tuple[TopicPartition, ...]]:
-        """Return the followed partitions by leader; computed once per snapshot."""
+        """Return the followed partitions by leader; computed once per change of the topics."""
         snapshot = self._state.snapshot
-        if self._leaders[0] is not snapshot:
-            self._leaders = (snapshot, partitions_by_leader(self._state, self._interest))
+        topics = snapshot.topics if snapshot else None
+        if self._leaders[0] is not topics:
+            self._leaders = (topics, partitions_by_leader(self._state, self._interest))
         return self._leaders[1]
 
     def turn(self, first: Item | None = None) -> float:

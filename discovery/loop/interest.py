@@ -62,4 +62,5 @@ class Interest:
 
     def filtered(self, answer: MetadataAnswer) -> MetadataAnswer:
         """Return the answer without the topics nobody follows."""
-        return replace(answer, topics=tuple(topic for topic in answer.topics if self.wants_topic(topic.name)))
+        wanted = tuple(topic for topic in answer.topics if self.wants_topic(topic.name))
+        return answer if len(wanted) == len(answer.topics) else replace(answer, topics=wanted)

@@ -37,7 +37,7 @@ class OffsetsSchedule:
     _asked_at: dict[BrokerId, float] = field(default_factory=dict)
     _start_asked_at: dict[BrokerId, float] = field(default_factory=dict)
     _failures: dict[BrokerId, int] = field(default_factory=dict)
-    _asked_partitions: dict[BrokerId, frozenset[TopicPartition]] = field(default_factory=dict)
+    _asked_partitions: dict[BrokerId, tuple[TopicPartition, ...]] = field(default_factory=dict)
 
     def due(
         self,
@@ -65,7 +65,7 @@ class OffsetsSchedule:
     def asked(self, ask: LeaderAsk, now: float) -> None:
         """Note that the question is on its way."""
         self._asked_at[ask.leader_id] = now
-        self._asked_partitions[ask.leader_id] = frozenset(ask.partitions)
+        self._asked_partitions[ask.leader_id] = ask.partitions
         if ask.with_start:
             self._start_asked_at[ask.leader_id] = now
 
@@ -75,8 +75,13 @@ class OffsetsSchedule:
 
     def _is_due(self, leader: BrokerId, partitions: tuple[TopicPartition, ...], now: float, *, idle: bool) -> bool:
         asked_at = self._asked_at.get(leader)
-        if asked_at is None or not self._asked_partitions[leader].issuperset(partitions):
+        if asked_at is None:
             return True
+        asked = self._asked_partitions[leader]
+        if asked is not partitions:
+            if not set(asked).issuperset(partitions):
+                return True
+            self._asked_partitions[leader] = partitions  # fewer than before: compared once, not at every turn
         if idle and now - asked_at < _IDLE_SECONDS:
             return False
         slowed = self.policy.offsets_interval_seconds * 2 ** min(self._failures.get(leader, 0), 8)
@@ -113,5 +118,5 @@ def _led(state: State, interest: Interest) -> Iterable[tuple[TopicPartition, Bro
             continue
         for p in topic.partitions:
             partition = TopicPartition(topic.name, p.partition)
-            if p.leader_id is not None and interest.wants(partition):
+            if p.leader_id is not None and (not interest.assigned or partition in interest.assigned):
                 yield partition, p.leader_id

@@ -197,6 +197,9 @@ class Hub:
 
     def _note(self, before: FeedView | None, now: FeedView) -> None:
         """Remember which partitions this version changed; where some vanished, followers need a whole view."""
+        if before is not None and before.partitions is now.partitions:
+            self._remember(frozenset())
+            return
         if before is None or not before.partitions.keys() <= now.partitions.keys():
             self._changes.clear()
             self._floor = self._version
@@ -205,6 +208,9 @@ class Hub:
         changed = frozenset(
             tp for tp, one in now.partitions.items() if (known := old.get(tp)) is not one and known != one
         )
+        self._remember(changed)
+
+    def _remember(self, changed: frozenset[TopicPartition]) -> None:
         if len(self._changes) == _REMEMBERED:
             self._floor = self._changes[0][0]
         self._changes.append((self._version, changed))
