@@ -1,5 +1,7 @@
 """What every gateway promises, on the fake, librdkafka's mock cluster and real brokers."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -349,3 +351,10 @@ def test_given_an_option_that_librdkafka_refuses_then_the_message_names_it() -> 
     options = map_client_options({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/no"})
     with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
         ConfluentGatewayFactory(options, Policy())([BrokerAddress("localhost", 9)])
+
+
+def test_given_thousands_of_partitions_and_no_time_when_the_client_is_let_go_then_the_process_lives() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.fakes.many_partitions"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (told.returncode, told.stdout) == (0, "lived\n"), told.stderr[-2000:]
