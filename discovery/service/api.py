@@ -132,7 +132,7 @@ class Api:
         if feed is None:
             raise ApiError(503, "the loop was not started yet; try again")
         told = await self._ask(
-            lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
+            hub, lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
         )
         return answer({"offsets": _nested(told)})
 
@@ -145,12 +145,13 @@ class Api:
         interest, _ = _interest(call.text("topics"), None)
         partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
         timeout = call.duration("timeout", _ASK_SECONDS)
-        told = await self._ask(lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
+        told = await self._ask(hub, lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
         return answer({"group": call.path("group"), "offsets": _nested(told)})
 
     async def put_group(self, call: Call) -> Response:
         """Set a consumer group's committed offsets."""
-        feed = self._service.hub(call.cluster).cluster.feed
+        hub = self._service.hub(call.cluster)
+        feed = hub.cluster.feed
         body = await call.body()
         hint = 'write {"offsets": {"topic": {"0": 42}}}'
         if not isinstance(body, dict) or set(body) != {"offsets"}:
@@ -159,7 +160,7 @@ class Api:
         if feed is None:
             raise ApiError(503, "the loop was not started yet; try again")
         timeout = call.duration("timeout", _ASK_SECONDS)
-        await self._ask(lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
+        await self._ask(hub, lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
         return answer({"group": call.path("group"), "offsets": _nested(offsets)})
 
     async def consumers(self, _: Call) -> Response:
@@ -262,9 +263,11 @@ class Api:
             raise ApiError(503, f"Kafka did not answer within {timeout_seconds:g} s") from None
         hub.flush()
 
-    async def _ask(self, work: Callable[[], _T]) -> _T:
+    async def _ask(self, hub: Hub, work: Callable[[], _T]) -> _T:
         try:
-            return await self._service.workers.run(work)
+            return await self._service.workers.run(hub.cluster.name, work)
+        except ApiError:
+            raise
         except KafkaUnreachableError as error:
             raise ApiError(503, str(error)) from error
         except DiscoveryError as error:

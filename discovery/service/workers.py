@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from discovery.service.respond import ApiError
@@ -44,14 +46,14 @@ async def in_thread(work: Callable[[], _T]) -> _T:
 
 
 class Workers:
-    """Questions that do ask Kafka, a bounded number at a time. Event loop's thread only."""
+    """Questions that do ask Kafka, a bounded number at a time for each cluster. Event loop's thread only."""
 
     def __init__(self, limit: int = _MOST) -> None:
-        """Allow `limit` calls at a time."""
+        """Allow each cluster `limit` calls at a time: those to one that hangs must not use up another's."""
         self._limit = limit
-        self._running = 0
+        self._running = Counter[str]()
 
-    async def run(self, work: Callable[[], _T]) -> _T:
+    async def run(self, cluster: str, work: Callable[[], _T]) -> _T:
         """Run and return, or raise what it raised.
 
         Raises:
@@ -59,16 +61,17 @@ class Workers:
 
         Runs: event loop; does not block it.
         """
-        if self._running >= self._limit:
-            raise ApiError(503, f"{self._limit} questions to Kafka are on their way already; try again later")
-        self._running += 1
+        if self._running[cluster] >= self._limit:
+            text = f"{self._limit} questions to cluster {cluster} are on their way already; try again later"
+            raise ApiError(503, text)
+        self._running[cluster] += 1
         # One whose caller hung up still runs, and counts until it has ended.
         task = asyncio.ensure_future(in_thread(work))
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, cluster))
         return await asyncio.shield(task)
 
-    def _ended(self, task: asyncio.Task[_T]) -> None:
-        self._running -= 1
+    def _ended(self, cluster: str, task: asyncio.Task[_T]) -> None:
+        self._running[cluster] -= 1
         if not task.cancelled():
             task.exception()  # whoever waited has heard of it, or has left
 
@@ -82,16 +85,16 @@ class SingleFlight:
         self._flying: dict[str, asyncio.Task[object]] = {}
         self.started = 0
 
-    async def run(self, key: str, work: Callable[[], object]) -> object:
-        """Join the call on its way under this key, or start it."""
-        task = self._flying.get(key)
+    async def run(self, cluster: str, work: Callable[[], object]) -> object:
+        """Join the call on its way to this cluster, or start it."""
+        task = self._flying.get(cluster)
         if task is None:
             self.started += 1
-            task = self._flying[key] = asyncio.ensure_future(self._workers.run(work))
-            task.add_done_callback(lambda ended: self._landed(key, ended))
+            task = self._flying[cluster] = asyncio.ensure_future(self._workers.run(cluster, work))
+            task.add_done_callback(partial(self._landed, cluster))
         return await asyncio.shield(task)
 
-    def _landed(self, key: str, task: asyncio.Task[object]) -> None:
-        self._flying.pop(key, None)
+    def _landed(self, cluster: str, task: asyncio.Task[object]) -> None:
+        self._flying.pop(cluster, None)
         if not task.cancelled():
             task.exception()  # all who waited may have left before it failed
