@@ -35,9 +35,11 @@ def _native() -> ClientFactory | str:
     """Load the fast engine; or say, in one line, why it does not work here."""
     try:
         from discovery.fetch.native.client import NativeClient  # noqa: PLC0415 - costs a while, and may fail
+        from discovery.fetch.native.code import code  # noqa: PLC0415
         from discovery.fetch.native.library import library  # noqa: PLC0415
 
         library()
+        code()
     except Exception as error:  # noqa: BLE001 - whatever is missing here, the plain engine reads the same
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         _log.warning("reading with the plain engine, several times slower: %s", reason)

@@ -33,6 +33,8 @@ _INSISTED = {
 
 _OP_BYTES = 400
 """What librdkafka keeps for each message besides its key and value."""
+_FRAME_BYTES = 512
+"""How much larger than `fetch.max.bytes` librdkafka wants `receive.message.max.bytes` to be."""
 _LEAST_ANSWER_BYTES = 1_000_000
 """librdkafka's own least for `fetch.max.bytes`."""
 
@@ -74,4 +76,15 @@ def complete(client_options: Mapping[str, str], limits: Limits) -> dict[str, str
         "queued.min.messages": str(limits.queue_messages),
         "fetch.max.bytes": str(limits.answer_bytes),
     }
-    return {**_DEFAULTS, **derived, **client_options, **_INSISTED}
+    ours = {**_DEFAULTS, **derived}
+    return {**ours, **_agreeing(ours, client_options), **client_options, **_INSISTED}
+
+
+def _agreeing(ours: Mapping[str, str], client_options: Mapping[str, str]) -> dict[str, str]:
+    """Bring our values into line with a user's where librdkafka compares the two, as the JVM client does silently."""
+    given = {name: int(value) for name, value in client_options.items() if value.strip().isascii() and value.isdigit()}
+    answer = max(int(ours["fetch.max.bytes"]), given.get("message.max.bytes", 0))
+    if "receive.message.max.bytes" in given:
+        answer = min(answer, given["receive.message.max.bytes"] - _FRAME_BYTES)
+    longest = max(int(ours["reconnect.backoff.max.ms"]), given.get("reconnect.backoff.ms", 0))
+    return {"fetch.max.bytes": str(answer), "reconnect.backoff.max.ms": str(longest)}

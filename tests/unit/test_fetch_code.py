@@ -32,10 +32,32 @@ def load(cache: Path) -> str:
 def test_given_an_empty_cache_when_two_processes_load_then_only_the_first_compiles(tmp_path: Path) -> None:
     assert load(tmp_path) == "True True"
     assert load(tmp_path) == "False False"
-    (kept,) = (tmp_path / "kafka-discovery").iterdir()
+    (kept,) = (tmp_path / "kafka-discovery" / "code").iterdir()
     kept.write_bytes(kept.read_bytes()[:-100])
     assert load(tmp_path) == "True True", "code that is not whole was used"
     assert load(tmp_path) == "False False"
+
+
+def test_given_a_folder_that_others_can_write_when_loaded_then_what_lies_there_is_not_run(tmp_path: Path) -> None:
+    assert load(tmp_path) == "True True"
+    (tmp_path / "kafka-discovery" / "code").chmod(0o777)
+    assert load(tmp_path) == "True True"
+    (tmp_path / "kafka-discovery" / "code").chmod(0o700)
+    assert load(tmp_path) == "False False"
+
+
+def test_given_loops_that_do_not_load_when_auto_then_the_plain_engine_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ImportError("no compiler")
+
+    monkeypatch.setattr(machine_code, "code", broken)
+    monkeypatch.setattr(engine, "fallbacks", [])
+    engine._native.cache_clear()
+    try:
+        assert engine.client_factory("auto") is PythonClient
+        assert engine.fallbacks == ["ImportError: no compiler"]
+    finally:
+        engine._native.cache_clear()
 
 
 def test_given_no_place_to_keep_it_when_loaded_then_it_is_compiled_and_said(

@@ -9,8 +9,10 @@ from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
 from discovery.fetch import FetchSettings
 from discovery.fetch.cache import close_all, give_back, take
-from discovery.fetch.client import OnError, Piece, TopicAnswer
+from discovery.fetch.client import ClientFactory, OnError, Piece, TopicAnswer
 from discovery.fetch.consumers import CachedConsumer
+from discovery.fetch.native.client import NativeClient
+from discovery.fetch.python_client import PythonClient
 from discovery.fetch.tuning import complete, limits_of
 from tests.fakes.clock import FakeClock
 
@@ -192,3 +194,20 @@ def test_given_a_bound_when_shared_out_then_the_shares_of_two_leaders_fit_in(meb
     assert options["fetch.max.bytes"] == "7"
     assert options["enable.auto.commit"] == "false"
     assert options["queued.max.messages.kbytes"] == str(limits.queue_bytes // 1024)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reconnect.backoff.ms": "5000"},
+        {"message.max.bytes": "10000000"},
+        {"receive.message.max.bytes": "2000000"},
+    ],
+)
+@pytest.mark.parametrize("factory", [PythonClient, NativeClient])
+def test_given_one_of_two_options_that_must_agree_when_completed_then_librdkafka_takes_both(
+    given: dict[str, str], factory: ClientFactory
+) -> None:
+    options = complete(given, limits_of(FetchSettings()))
+    assert given.items() <= options.items()
+    factory(options, BROKERS, headers=False, on_error=lambda *_: None).close()

@@ -35,6 +35,8 @@ class NativeClient:
             NotUsableError: the library is not one we know.
         """
         self._lib: Library = library()
+        # Before there is a client that would be left over if this failed.
+        self._rows = Rows(self._lib, MOST_ROWS, headers=headers)
         options = {**client_options, "bootstrap.servers": ",".join(map(str, brokers)), "log.queue": "true"}
         try:
             # No Python callback is registered: librdkafka may not call into an interpreter that is going away.
@@ -45,7 +47,6 @@ class NativeClient:
         self._events = self._lib.queue_get_main(self._handle)
         self._queue = self._lib.queue_get_consumer(self._handle)
         self._lib.set_log_queue(self._handle, self._events)
-        self._rows = Rows(self._lib, MOST_ROWS, headers=headers)
         self._names: dict[str, bytes] = {}
         self._log_at = 0.0
 
@@ -80,7 +81,13 @@ class NativeClient:
             count += max(take(self._queue, _milliseconds(LINGER_SECONDS), at + _POINTER_BYTES, wanted - 1), 0)
         if count < wanted:
             self._serve_events()
-        return self._piece(count, ends) if count > 0 else Piece()
+        if count <= 0:
+            return Piece()
+        try:
+            return self._piece(count, ends)
+        except BaseException:
+            self._rows.give_back(count)
+            raise
 
     def _piece(self, count: int, ends: Mapping[TopicPartition, int]) -> Piece:
         runs = self._rows.scan(count)

@@ -1,13 +1,14 @@
 """The machine code of the loops: made once per machine, kept in the user's cache folder, loaded without a compiler.
 
 A worker that finds it loads an object file through llvmlite and never imports numba, which would cost it half a second
-and 70 MB. Reading it back is safe as far as the user's own cache folder is; it is checked for being whole.
+and 70 MB. It is checked for being whole, and refused where anybody else could have written it.
 """
 
 import ctypes
 import hashlib
 import logging
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from ctypes import c_int64
@@ -65,10 +66,13 @@ def code_path() -> Path:
     Runs: anywhere.
     """
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a home may be missing
+    if not os.path.isabs(root):  # noqa: PTH117
+        # Nobody knows whose the working directory is.
+        root = f"{tempfile.gettempdir()}/kafka-discovery-{os.geteuid()}"
     sources = [source.read_bytes() for source in sorted(Path(__file__).parent.glob("*.py"))]
     made_by = [version("llvmlite"), version("numba"), *host()]
     name = hashlib.sha256(b"\0".join([*sources, *(text.encode() for text in made_by)])).hexdigest()[:16]
-    return Path(root) / "kafka-discovery" / f"fetch-{name}.o"
+    return Path(root) / "kafka-discovery" / "code" / f"fetch-{name}.o"
 
 
 def host() -> tuple[str, str, str]:
@@ -81,11 +85,20 @@ def host() -> tuple[str, str, str]:
 
 def _read(path: Path) -> bytes | None:
     try:
-        data = path.read_bytes()
+        if not _is_ours(path.parent.lstat()):
+            _log.warning("%s can be written by others: the code kept there is not loaded", path.parent)
+            return None
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            data = file.read() if _is_ours(os.fstat(file.fileno())) else b""
     except OSError:
         return None
     digest, machine_code = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
     return machine_code if machine_code and hashlib.sha256(machine_code).digest() == digest else None
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """Tell whether nobody but this user can have written it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _compile_and_keep(path: Path) -> bytes:
