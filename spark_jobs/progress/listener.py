@@ -9,8 +9,11 @@ progress.stop()
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
@@ -25,9 +28,21 @@ from pyspark.sql.streaming.listener import (
 from discovery.store.locations import default_state_dir
 from spark_jobs.progress.metrics import SourceCollector
 from spark_jobs.progress.reports import SourceReport, line, read_reports
+from spark_jobs.source.status import plan_digest
 
 _log = logging.getLogger("kafka_discovery.progress")
 _INTERVAL_SECONDS = 1.0
+_REMEMBERED_ENDS = 64
+
+
+@dataclass(slots=True)
+class Batches:
+    """Where the last batches of one query ended."""
+
+    name: str = ""
+    """The query's name, or its id."""
+    ends: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_ENDS))
+    """Digests of offsets, of all its sources."""
 
 
 class SourceProgress(StreamingQueryListener):
@@ -53,8 +68,8 @@ class SourceProgress(StreamingQueryListener):
         self._collector = SourceCollector(self._named)
         self._lock = threading.Lock()
         self._reports: tuple[SourceReport, ...] = ()
-        self._queries: dict[str, str] = {}
-        """Query by key of a report."""
+        self._queries: dict[str, Batches] = {}
+        """By Spark's id of the query."""
         self._said: dict[str, str] = {}
         self._jvm_pid: int | None = None
         self._stop = threading.Event()
@@ -82,7 +97,7 @@ class SourceProgress(StreamingQueryListener):
                 self._registry.unregister(self._collector)
 
     def reports(self) -> Mapping[str, SourceReport]:
-        """Return the newest report of every source, by `query/source`; of a query without a batch yet by `/source`."""
+        """Return the newest report of every source, by `query/source`; by `/source` while its query is not certain."""
         return {f"{query}/{report.source}": report for query, report in self._named()}
 
     def look(self) -> None:
@@ -90,7 +105,6 @@ class SourceProgress(StreamingQueryListener):
         found = read_reports(self._state_dir, jvm_pid=self._jvm_pid)
         with self._lock:
             self._reports = found
-            self._queries = {report.key: self._queries.get(report.key, "") for report in found}
         for report in found:
             said = line(report)
             if self._said.get(report.key) != said:
@@ -102,23 +116,25 @@ class SourceProgress(StreamingQueryListener):
         """Nothing to do: its sources tell by themselves."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Learn which sources this query has. Runs: Spark's listener thread; from memory."""
+        """Remember where this query's batches ended. Runs: Spark's listener thread; from memory."""
         progress = event.progress
-        ends = [_offsets(source.endOffset) for source in progress.sources]
+        ends = [offsets for source in progress.sources if (offsets := _offsets(source.endOffset)) is not None]
         with self._lock:
-            for report in self._reports:
-                if not self._queries.get(report.key) and any(map(report.planned, ends)):
-                    self._queries[report.key] = progress.name or str(progress.id)
+            query = self._queries.setdefault(str(progress.id), Batches())
+            query.name = progress.name or str(progress.id)
+            query.ends.extend(map(plan_digest, ends))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to do: the report goes with its source."""
+        """Forget the query; the report goes with its source."""
+        with self._lock:
+            self._queries.pop(str(event.id), None)
 
     def _named(self) -> Iterable[tuple[str, SourceReport]]:
         with self._lock:
-            return [(self._queries.get(report.key, ""), report) for report in self._reports]
+            return [(query_of(report, self._queries.values()), report) for report in self._reports]
 
     def _run(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
@@ -128,8 +144,22 @@ class SourceProgress(StreamingQueryListener):
                 _log.warning("the reports of the sources cannot be read: %s", error)
 
 
-def _offsets(text: str | None) -> object:
+def query_of(report: SourceReport, queries: Iterable[Batches]) -> str:
+    """Return the query whose batches ended where this source planned them to; empty while that fits none or several.
+
+    Spark tells a source nothing about its query, and its listeners nothing about a source but offsets. Two queries
+    that read the same are told apart by their first batch that ends elsewhere.
+
+    Runs: anywhere (pure).
+    """
+    matches = sorted(((len(report.plans.intersection(q.ends)), q.name) for q in queries), reverse=True)
+    best = [name for count, name in matches if count and count == matches[0][0]]
+    return best[0] if len(best) == 1 else ""
+
+
+def _offsets(text: str | None) -> dict[str, Any] | None:
     try:
-        return json.loads(text) if text else None
+        offsets = json.loads(text) if text else None
     except ValueError:
         return None
+    return offsets if isinstance(offsets, dict) else None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.source.status import SCHEMA, folder, plan_digest, remove_dead
+from spark_jobs.source.status import SCHEMA, folder, remove_dead
 
 _log = logging.getLogger("kafka_discovery.progress")
 _SHOWN = 5
@@ -52,10 +52,7 @@ class SourceReport:
     commits_failed: int
     commit_error: str
     plans: frozenset[int]
-
-    def planned(self, end_offset: object) -> bool:
-        """Tell whether this source planned a batch that ends there: which source of a query it is."""
-        return isinstance(end_offset, dict) and plan_digest(end_offset) in self.plans
+    """Digests of where its last batches were planned to end: which source of which query it is."""
 
 
 def read_reports(state_dir: Path, *, jvm_pid: int | None = None) -> tuple[SourceReport, ...]:

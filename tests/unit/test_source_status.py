@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import socket
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 
 from discovery.core.model import BrokerAddress, LoopState, Verdict
 from discovery.feed.base import AddressReport
+from spark_jobs.progress.listener import Batches, query_of
 from spark_jobs.progress.metrics import SourceCollector
 from spark_jobs.progress.reports import SourceReport, line, read_reports
 from spark_jobs.source.options import parse_options
@@ -57,9 +60,27 @@ def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_d
     assert line(report) == (
         "source dau: fresh: 1 of 3 addresses alive; parked t-1 (it has no leader since 22:13:20 UTC)"
     )
-    assert report.planned(json.loads(json.dumps(end)))
-    assert not report.planned({"t": {"0": 1}})
-    assert not report.planned(None)
+    assert report.plans == {plan_digest(json.loads(json.dumps(end)))}
+
+
+@pytest.mark.parametrize(
+    ("ends", "query"),
+    [
+        ({"a": [2], "b": [9]}, "a"),
+        ({"a": [9]}, ""),
+        ({"a": [1, 2], "b": [1, 9]}, "a"),
+        ({"a": [1, 2], "b": [1, 2]}, ""),
+        ({}, ""),
+    ],
+    ids=["its batches", "another's", "parted after a common batch", "not parted yet", "no batch yet"],
+)
+def test_given_batches_of_queries_when_matched_then_a_source_is_of_the_one_that_alone_fits_best(
+    tmp_path: Path, ends: dict[str, list[int]], query: str
+) -> None:
+    plan = planner(parked_feed())
+    StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
+    report = replace(told(tmp_path), plans=frozenset({1, 2, 3}))
+    assert query_of(report, [Batches(name=name, ends=deque(digests)) for name, digests in ends.items()]) == query
 
 
 def test_given_nothing_new_when_asked_again_then_it_is_written_only_as_a_sign_of_life(tmp_path: Path) -> None:
