@@ -411,7 +411,9 @@ def _fatal(state: State) -> str | None:
         return state.fatal
     listed = [state.addresses[address] for address in state.configured]
     foreign = [k for k in listed if k.verdict is Verdict.FOREIGN_CLUSTER]
-    if len(foreign) < len(listed) or state.living:
+    if len(foreign) < len(listed) or (state.living and state.pin_source == "answers"):
+        # A list that names another cluster than the one a saved view or an option says is a mistake, or a move, also
+        # where brokers live that the saved view remembers: nobody wants to read them by it unawares.
         return None
     where = {
         "option": "the option clusterId says",

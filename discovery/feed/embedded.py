@@ -151,6 +151,8 @@ class EmbeddedFeed:
                 # A view that others save too may hold an older id than this source has read.
                 topics = (*snapshot.topics.values(), *(tomb.topic for tomb in snapshot.tombstones.values()))
                 self._last_run_topic_ids = {t.name: t.topic_id for t in topics if t.topic_id is not None}
+                # Whoever plans before the loop shows its first picture must know them, too.
+                self._view = replace(self._view, last_run_topic_ids=self._last_run_topic_ids)
             salt = int.from_bytes(os.urandom(4), "big")
             state = initial_state(self._bootstrap, snapshot=snapshot, cluster_id=self._cluster_id, salt=salt)
             self._calls = ThreadedCalls(

@@ -317,7 +317,7 @@ class Planner:
                 self._guard.resume(start, view)
         told = self.cuts.gone_back() if self.cuts is not None else {}
         self._held = {}
-        if (shape := (view.generation, view.missing_topics)) != self._checked or told:
+        if (shape := _shape(view)) != self._checked or told:
             self._checked = None
             checked = self._guard.check(start, view, on_reset=self._move_target, told=told)
             view, resets = _without(checked.view, checked.unsure - told.keys()), checked.resets
@@ -397,6 +397,12 @@ class Planner:
             if now >= deadline:
                 raise KafkaUnreachableError(target.why_unfinished(missing, self.parked))
             self.feed.wait(self.feed.view().version, min(deadline - now, 1.0))
+
+
+def _shape(view: FeedView) -> tuple[Any, ...]:
+    """What losses depend on, but for offsets: an id that is asked for comes later than the generation it belongs to."""
+    unidentified = frozenset(tp.topic for tp, partition in view.partitions.items() if partition.topic_id is None)
+    return view.generation, view.missing_topics, unidentified
 
 
 def _without(view: FeedView, partitions: Collection[TopicPartition]) -> FeedView:

@@ -18,6 +18,15 @@ def is_living(view: FeedView) -> bool:
     return view.state in {LoopState.FRESH, LoopState.STALE} and bool(view.bootstrap)
 
 
+def is_vouched_for(view: FeedView) -> bool:
+    """Tell whether a listed address lives, or all of them were judged: else the list may name another cluster.
+
+    Runs: anywhere (pure).
+    """
+    listed = [report.verdict for report in view.addresses.values() if report.configured]
+    return Verdict.ALIVE in listed or None not in listed
+
+
 def is_usable(view: FeedView, interest: Interest) -> bool:
     """Tell whether a view can start a query: from a living cluster, with every named topic found or known missing.
 

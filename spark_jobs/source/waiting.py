@@ -7,7 +7,7 @@ from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.feed.base import FeedView, PartitionFeed, verdicts
 from spark_jobs.source.options import SourceOptions
-from spark_jobs.source.start import explain, is_living, is_usable
+from spark_jobs.source.start import explain, is_living, is_usable, is_vouched_for
 
 _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0
@@ -53,6 +53,8 @@ class Patience:
         view = self.wait(lambda v: is_usable(v, interest), self._options.startup_timeout_seconds, self._say)
         if not is_usable(view, interest):
             raise self._no_start(view)
+        if not self.lived:
+            self.wait(is_vouched_for, _SETTLE_SECONDS)
         self.lived = True
         return self.wait(is_enough, _SETTLE_SECONDS)
 
@@ -62,9 +64,10 @@ class Patience:
         Raises:
             KafkaUnreachableError: it took longer.
         """
-        if self.lived or is_living(view):
+        waited = self._clock.monotonic() - self._began
+        if self.lived or (is_living(view) and (is_vouched_for(view) or waited >= _SETTLE_SECONDS)):
             self.lived = True
-        elif self._clock.monotonic() - self._began >= self._options.startup_timeout_seconds:
+        elif waited >= self._options.startup_timeout_seconds and not is_living(view):
             raise self._no_start(view)
 
     def wait(

@@ -196,6 +196,17 @@ def test_given_a_saved_view_when_all_listed_addresses_are_foreign_then_waiting_i
     assert "state reset" in (decision.state.fatal or "")
 
 
+def test_given_a_saved_view_when_the_list_is_foreign_though_a_learned_broker_lives_then_a_start_is_called_useless() -> (
+    None
+):
+    saved = snapshot_of(settled(2, topic()))
+    state = initial_state([address(8), address(9)], snapshot=saved)
+    decision = run(state, alive(1), alive(8, 8, cluster=THEIRS))
+    assert decision.state.fatal is None, "the other address may be ours"
+    decision = run(decision.state, alive(9, 8, cluster=THEIRS))
+    assert "the saved state says" in (decision.state.fatal or "")
+
+
 def test_given_a_saved_view_when_the_listed_are_dead_and_a_learned_one_lives_then_the_client_is_built_from_it() -> None:
     saved = snapshot_of(settled(3, topic()))
     state = initial_state([address(3)], snapshot=saved)

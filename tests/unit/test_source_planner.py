@@ -8,7 +8,7 @@ import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
 from discovery.core.model import Generation, LoopState, TopicId, TopicName, TopicPartition, Verdict
-from discovery.feed.base import AddressReport, PartitionView
+from discovery.feed.base import AddressReport, FeedView, PartitionView
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
 from tests.fakes.clock import FakeClock
@@ -104,6 +104,35 @@ def test_given_waiting_will_not_help_when_starting_then_it_fails_at_once() -> No
     with pytest.raises(KafkaUnreachableError, match="password of user u was refused"):
         planner(feed).initial_offsets()
     assert feed.waits == 0
+
+
+def foreign_list(verdict: Verdict | None, **more: Any) -> FeedView:
+    reports = {BROKER: AddressReport(verdict=verdict, configured=True)}
+    return view_of({tp(0): partition_view(0, 5)}, addresses=reports, **more)
+
+
+def test_given_a_living_broker_of_a_saved_view_when_the_list_is_foreign_then_a_start_waits_to_hear_it() -> None:
+    feed = ScriptedFeed(foreign_list(None))
+    feed.script.append(foreign_list(Verdict.FOREIGN_CLUSTER, version=2, fatal="all 1 belong to cluster x"))
+    with pytest.raises(KafkaUnreachableError, match="belong to cluster x"):
+        planner(feed).initial_offsets()
+
+
+def test_given_a_living_broker_of_a_saved_view_when_the_list_turns_out_foreign_then_a_restart_ends() -> None:
+    feed = ScriptedFeed(foreign_list(None))
+    plan = planner(feed)
+    plan.latest_offsets({"t": {"0": 0}}, None)
+    feed.show(foreign_list(Verdict.FOREIGN_CLUSTER, version=2, fatal="all 1 belong to cluster x"))
+    with pytest.raises(KafkaUnreachableError, match="belong to cluster x"):
+        plan.latest_offsets({"t": {"0": 5}}, None)
+
+
+def test_given_a_list_that_nobody_judges_when_a_saved_broker_lives_then_a_start_waits_a_second_for_it() -> None:
+    unasked = {BROKER: AddressReport(verdict=None, configured=True)}
+    feed = feed_with({tp(0): partition_view(0, 5)}, addresses=unasked)
+    before = feed.clock.monotonic()
+    assert begin(planner(feed)) == {"t": {"0": 5}}
+    assert feed.clock.monotonic() - before == pytest.approx(1.0)
 
 
 def test_given_a_leaderless_partition_when_starting_at_earliest_then_it_is_left_out_and_begins_there_later() -> None:
@@ -443,6 +472,17 @@ def test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restar
     assert end == {"t": {"0": 2}}
     assert plan.tasks(start, end)[0] == ()
     assert plan.latest_offsets(end, None) == {"t": {"0": 50}}
+
+
+def test_given_a_topic_in_doubt_when_its_new_id_is_told_later_than_its_generation_then_it_is_found_recreated() -> None:
+    doubted = partition_view(None, None, topic_id=None)
+    feed = feed_with({tp(0): doubted}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})
+    plan = planner(feed)
+    start = {"t": {"0": 10}}
+    assert plan.latest_offsets(start, None) is start
+    feed.show_partitions({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))})
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(start, None)
 
 
 def test_given_a_batch_planned_over_a_topic_recreated_since_when_replayed_then_its_old_range_is_not_read() -> None:
