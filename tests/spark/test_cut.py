@@ -75,9 +75,17 @@ def started(driver: SparkDriver, cluster: LocalKafka, topic: str) -> list[Query]
             "sourceId": shape,
             "stateDir": str(driver.folder / "ledgers"),
         }
-        return driver.query(options, checkpoint=driver.folder / shape, shape=shape)
+        query = driver.query(options, checkpoint=driver.folder / shape, shape=shape)
+        # One after the other: Spark gives each source's process ten seconds to come up, however busy the machine is.
+        eventually(lambda: holder_lives(driver.folder / "ledgers" / "ledgers" / f"{shape}.lock"), 90, f"source {shape}")
+        return query
 
     return [start(shape) for shape in SHAPES]
+
+
+def holder_lives(lock: Path) -> bool:
+    """Tell whether the process that holds a source's ledger is there."""
+    return lock.exists() and (pid := lock.read_text()) != "" and Path(f"/proc/{pid}").exists()
 
 
 def kept_exactly(runs: Sequence[Sequence[Query]], wanted: Sequence[Row]) -> bool:

@@ -93,9 +93,10 @@ def test_given_a_running_query_when_partitions_are_added_then_their_records_come
 def test_given_a_pattern_when_a_topic_appears_then_it_is_read_too(
     kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
+    reading = read_stream({"subscribePattern": f"{topic_name}-.*"})
+    eventually(lambda: reading.query.status["message"].startswith("Waiting for"), 60, "a query without a topic")
     kafka_cluster.create_topic(f"{topic_name}-one", 1)
     produce(kafka_cluster.bootstrap_servers, f"{topic_name}-one", "1")
-    reading = read_stream({"subscribePattern": f"{topic_name}-.*", **EARLIEST})
     reading.wait_rows(1)
     kafka_cluster.create_topic(f"{topic_name}-two", 1)
     produce(kafka_cluster.bootstrap_servers, f"{topic_name}-two", "2")
