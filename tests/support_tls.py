@@ -120,8 +120,16 @@ def _keytool(*arguments: str, **passwords: str) -> None:
 def secured_settings(made: Certificates, *, brokers: int = 1) -> ClusterSettings:
     """Configure brokers with a plain listener for the tests themselves and one per kind of security."""
     oauth = f'{OAUTH_MODULE} required unsecuredLoginStringClaim_sub="broker";'
+    # A topic without rules is anybody's, so rules concern the tests that make some.
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
     return ClusterSettings(
         brokers=brokers,
+        extra_properties=authorizer,
+        controller_properties=authorizer,
         listeners={
             LOGIN: {
                 "security.protocol": "SASL_SSL",
@@ -234,3 +242,21 @@ def add_users(cluster: LocalKafka) -> None:
         change = library.UserScramCredentialUpsertion(USER, credential, USER_PASSWORD.encode())
         for done in admin.alter_user_scram_credentials([change], request_timeout=20).values():
             done.result(timeout=30)
+
+
+def deny_reading(cluster: LocalKafka, topic: str) -> None:
+    """Let the user see a topic and not read it."""
+    library: Any = kafka_admin
+    admin = library.AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    rules = [
+        library.AclBinding(
+            library.ResourceType.TOPIC, topic, library.ResourcePatternType.LITERAL,
+            f"User:{USER}", "*", operation, permission,
+        )
+        for operation, permission in (
+            (library.AclOperation.DESCRIBE, library.AclPermissionType.ALLOW),
+            (library.AclOperation.READ, library.AclPermissionType.DENY),
+        )
+    ]  # fmt: skip
+    for done in admin.create_acls(rules, request_timeout=20).values():
+        done.result(timeout=30)

@@ -22,6 +22,8 @@ class Piece:
     """Partitions that have no more records for now."""
     out_of_range: tuple[TopicPartition, ...] = ()
     """Partitions that do not have the offset that was asked for; they stand still until they are aimed again."""
+    refused: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Errors of partitions that librdkafka does not deal with alone, by its code; told once each time one is aimed."""
     heard: bool = False
     """Whether anything came at all; a broker lives."""
 

@@ -42,7 +42,7 @@ class Patience:
         """Spend one moment of waiting on ranges that do not move.
 
         Raises:
-            GatewayError: the brokers have refused us for a while.
+            GatewayError: the brokers have refused us, or one of the partitions, for a while.
 
         Runs: worker; blocks only every 2 s, and not beyond `until` by more than 0.1 s for each question.
         """
@@ -63,13 +63,15 @@ class Patience:
         if names == self._said and now - self._said_at < _REPEAT_SECONDS:
             return
         self._said, self._said_at = names, now
-        at = ", ".join(f"{tp} at offset {r.position} of {r.end}" for tp, r in waiting[:_SHOWN])
+        at = ", ".join(f"{tp} at offset {r.position} of {r.end}{_why(r)}" for tp, r in waiting[:_SHOWN])
         more = f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
         self._on_waiting(f"waiting for the leader of {at}{more}")
 
     def _check(
         self, waiting: Sequence[TopicPartition], open_: Mapping[TopicPartition, OpenRange], now: float, seconds: float
     ) -> None:
+        for tp in waiting:
+            self._check_refusal(tp, open_[tp], now)
         at_log_end = [tp for tp in waiting if open_[tp].caught_up]
         for tp in at_log_end:
             self._check_log_end(tp, open_[tp], now, seconds)
@@ -77,6 +79,16 @@ class Patience:
         if first is not None:
             # One question a round: metadata comes from any broker, so a dead leader does not delay it.
             self._check_existence(first, open_[first], now, seconds)
+
+    def _check_refusal(self, tp: TopicPartition, open_: OpenRange, now: float) -> None:
+        """A refusal is told once, so it is provoked again: what is over by then brings records instead."""
+        refusal = open_.refusal
+        if refusal is None or refusal.is_passing():
+            return
+        if refusal.is_lasting():
+            raise refusal.error(tp)
+        if now - refusal.at >= _CHECK_SECONDS:
+            self._stream.aim_again(tp, open_.position)
 
     def _check_log_end(self, tp: TopicPartition, open_: OpenRange, now: float, seconds: float) -> None:
         """At the end of the log before the end of the range: a new leader may catch up, a truncated log never does."""
@@ -96,3 +108,7 @@ class Patience:
         if silent >= _REBUILD_AFTER_SECONDS and lost:
             self._stream.rebuild(self._brokers)
             self.heard_at = now
+
+
+def _why(open_: OpenRange) -> str:
+    return f" ({open_.refusal.text})" if open_.refusal is not None else ""

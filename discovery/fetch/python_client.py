@@ -61,6 +61,7 @@ class PythonClient:
             reached=_by_partition(sorter.reached),
             caught_up=frozenset(_by_partition(dict.fromkeys(sorter.caught_up, 0))),
             out_of_range=tuple(_by_partition(dict.fromkeys(sorter.out_of_range, 0))),
+            refused=_by_partition(sorter.refused),
             heard=True,
         )
 
@@ -104,6 +105,7 @@ class _Sorter:
         self.reached: dict[_Key, int] = {}
         self.caught_up: set[_Key] = set()
         self.out_of_range: list[_Key] = []
+        self.refused: dict[_Key, int] = {}
 
     def sort(self, messages: Sequence[Any]) -> None:
         for message in messages:
@@ -127,6 +129,8 @@ class _Sorter:
             self.caught_up.add(key)
         elif code in _OUT_OF_RANGE:
             self.out_of_range.append(key)
+        else:
+            self.refused[key] = code
 
 
 def _by_partition(values: Mapping[_Key, int]) -> dict[TopicPartition, int]:

@@ -84,6 +84,9 @@ class Task:
         for tp in piece.out_of_range:
             if tp in self.open:
                 self._on_out_of_range(tp)
+        for tp, code in piece.refused.items():
+            if tp in self.open:
+                self.open[tp].refuse(code, now)
         self._leave_behind(piece)
         return piece
 
@@ -155,10 +158,13 @@ class Task:
         patience = self.endings.patience_seconds
         due_at = float("inf") if patience is None else self._still_since + patience
         # Whom a broker refuses, no cut will help: that failure is to be seen.
-        if now >= due_at and self.stream.failure is None:
+        if now >= due_at and self.stream.failure is None and not self._is_refused():
             self._settle()
             return
         self._patience.spend(self.open, now, until=due_at)
+
+    def _is_refused(self) -> bool:
+        return any(r.refusal is not None and not r.refusal.is_passing() for r in self.open.values())
 
     def _settle(self) -> None:
         """Settle all ends at once; a range that stands still may be told to end where it stands, or to wait."""

@@ -25,6 +25,7 @@ class ScriptedStream:
         self.script: deque[Piece | Callable[[], None]] = deque()
         self.log: list[str] = []
         self.marks: dict[TopicPartition, tuple[int, int]] = {}
+        self.refusals: dict[TopicPartition, int] = {}
         self.there: bool | None = None
         self.waited_seconds = 0.0
         """The longest that one question was allowed to take."""
@@ -39,11 +40,17 @@ class ScriptedStream:
         ended = frozenset([tp]) if caught_up else frozenset()
         self.script.append(Piece(reached={tp: upto}, caught_up=ended, heard=True))
 
+    def refuse(self, tp: TopicPartition) -> None:
+        """Script what `refusals` holds for a partition; it is told once each time the stream is aimed."""
+        if tp in self.refusals:
+            self.script.appendleft(Piece(refused={tp: self.refusals[tp]}, heard=True))
+
     def aim(self, starts: Mapping[TopicPartition, int]) -> None:
         self.positions = dict(starts)
 
     def aim_again(self, tp: TopicPartition, offset: int) -> None:
         self.log.append(f"aim {tp} at {offset}")
+        self.refuse(tp)
         self.positions[tp] = offset
 
     def leave(self, partitions: Collection[TopicPartition]) -> None:

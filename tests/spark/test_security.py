@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from discovery.config.client_options import map_client_options
 from discovery.config.material import open_stores
+from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, Verdict
 from discovery.core.policy import Policy
 from discovery.fetch import FetchRange, FetchSettings, fetch
@@ -29,6 +31,7 @@ from tests.support_tls import (
     Certificates,
     accepted,
     add_users,
+    deny_reading,
     make_certificates,
     password_login,
     secured_settings,
@@ -190,6 +193,28 @@ def test_given_tokens_that_expire_when_workers_read_on_then_they_are_renewed(
         number += 1
         time.sleep(0.5)
     close_all()
+
+
+def test_given_a_topic_that_may_not_be_read_when_fetched_then_either_engine_fails_in_one_line(
+    secured: LocalKafka, made: Certificates
+) -> None:
+    secured.create_topic("forbidden")
+    produce(secured.bootstrap_servers, "forbidden", "x")
+    deny_reading(secured, "forbidden")
+    client = open_stores(map_client_options({**password_login("PLAIN"), **trust_jks(made)})).librdkafka
+    brokers = (BrokerAddress.parse(secured.address(1, listener=LOGIN)),)
+    ranges = [FetchRange(topic_partition=TopicPartition(TopicName("forbidden"), 0), start_offset=0, end_offset=1)]
+
+    def failure(engine: str) -> str:
+        settings = FetchSettings(client_options=client, engine=engine)
+        with pytest.raises(GatewayError) as error:
+            list(fetch(ranges, brokers, settings, on_waiting=lambda _: None))
+        return str(error.value)
+
+    with ThreadPoolExecutor(2) as both:
+        told = list(both.map(failure, ("native", "python")))
+    wanted = "forbidden-0 cannot be read: Broker: Topic authorization failed; grant this user READ on the topic"
+    assert told == [wanted, wanted]
 
 
 def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_no_secret_is_written_anywhere(

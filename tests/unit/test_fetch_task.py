@@ -275,3 +275,42 @@ def test_given_silence_when_another_list_is_at_hand_then_the_consumer_is_rebuilt
     assert scene.read() == 1
     assert scene.stream.log == ["rebuild on 1"]
     assert scene.said[0] == "waiting for the leader of t-0 at offset 0 of 10"
+
+
+DENIED, MOVED = 29, 6
+
+
+def test_given_a_topic_that_may_not_be_read_when_that_lasts_then_it_fails_in_one_line_and_nothing_is_cut() -> None:
+    arbiter = ScriptedArbiter()
+    scene = Scene(A, B, arbiter=arbiter)
+    scene.stream.rows(P1, 10)
+    scene.stream.refusals[P0] = DENIED
+    scene.stream.refuse(P0)
+    with pytest.raises(
+        GatewayError, match=r"t-0 cannot be read: .*authorization failed; grant this user READ"
+    ) as error:
+        scene.read()
+    assert error.value.kind is FailureKind.AUTH
+    assert 5 <= scene.elapsed <= 10
+    assert arbiter.proposed == []
+    assert "t-0 at offset 0 of 10 (Broker: Topic authorization failed)" in scene.said[0]
+
+
+def test_given_a_refusal_that_is_over_when_asked_again_then_it_is_read() -> None:
+    scene = Scene(A)
+    scene.stream.refusals[P0] = DENIED
+    scene.stream.refuse(P0)
+    scene.after(3, scene.stream.refusals.clear)
+    scene.after(30, lambda: scene.stream.rows(P0, 10))
+    assert scene.read() == 1
+
+
+def test_given_an_error_that_librdkafka_deals_with_when_nothing_comes_then_it_is_told_and_the_range_is_cut() -> None:
+    arbiter = ScriptedArbiter()
+    arbiter.cut_after_seconds = 3.0
+    scene = Scene(A, arbiter=arbiter)
+    scene.stream.refusals[P0] = MOVED
+    scene.stream.refuse(P0)
+    assert scene.read() == 0
+    assert arbiter.proposed == [{A: 0}]
+    assert scene.said[0].endswith("of 10 (Broker: Not leader for partition)")

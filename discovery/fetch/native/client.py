@@ -102,6 +102,7 @@ class NativeClient:
             reached=sorted_.reached,
             caught_up=frozenset(sorted_.caught_up),
             out_of_range=tuple(sorted_.out_of_range),
+            refused=sorted_.refused,
             heard=True,
         )
 
@@ -181,6 +182,7 @@ class _Sorted:
         self.reached: dict[TopicPartition, int] = {}
         self.caught_up: set[TopicPartition] = set()
         self.out_of_range: list[TopicPartition] = []
+        self.refused: dict[TopicPartition, int] = {}
         self.rows = 0
         self.topic_bytes = 0
         self._lib = lib
@@ -217,6 +219,8 @@ class _Sorted:
             self.caught_up.add(tp)
         elif error in {_AUTO_OFFSET_RESET, _OUT_OF_RANGE}:
             self.out_of_range.append(tp)
+        else:
+            self.refused[tp] = error
 
     def _name(self, handle: int) -> tuple[TopicName, int, int]:
         """Name a topic; handles are good for one poll, names stay where they are for the client's life."""
