@@ -41,6 +41,10 @@ class StateError(DiscoveryError):
     """A state file is held by somebody else or cannot be written."""
 
 
+class LedgerDamagedError(StateError):
+    """A ledger of cuts holds what nobody wrote; it is never taken for an empty one."""
+
+
 class LedgerTakenError(StateError):
     """Another process holds the ledger of cuts now; trying again will not help."""
 

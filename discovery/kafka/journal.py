@@ -9,6 +9,7 @@ what a driver writes after another one came is refused to it, yet stays in the l
 """
 
 import contextlib
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +17,21 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from discovery.core.errors import ConfigError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.settings import QuietLog
 
+_log = logging.getLogger("kafka_discovery.source")
 _COPIES = 3
+_LEAST_IN_SYNC = 2
+"""Copies that must have an entry before it counts, where there are three: one broker may die, and none be wrong."""
 _AGAIN_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
 _SEPARATOR = "\x1f"
@@ -88,6 +97,21 @@ class Journal:
         self._write({_HOLDER: self._run}, deadline, is_holder=False)
         return dict(self._entries)
 
+    def look(self) -> Mapping[str, str] | None:
+        """Return all entries of the name without becoming the holder; None where there is no topic.
+
+        Raises:
+            StateError: Kafka did not answer in time.
+            ConfigError: librdkafka refuses a property.
+
+        Runs: anywhere; blocks <= open_timeout_seconds.
+        """
+        deadline = time.monotonic() + self._open_timeout_seconds
+        if not self._exists(self._known(self._admin(), deadline)):
+            return None
+        self._read(None, deadline)
+        return dict(self._entries)
+
     def append(self, entries: Mapping[str, str | None]) -> None:
         """Write entries in one transaction, None to forget one; the same may be written again.
 
@@ -102,13 +126,17 @@ class Journal:
         return {**self._properties, "bootstrap.servers": ",".join(map(str, self._brokers()))}
 
     def _create_topic(self, deadline: float) -> None:
-        admin = AdminClient(self._connected(), logger=QuietLog())
-        known = _patiently(lambda left: admin.list_topics(timeout=left), deadline, "list the brokers")
-        if self._topic in known.topics and known.topics[self._topic].error is None:
+        admin = self._admin()
+        known = self._known(admin, deadline)
+        if self._exists(known):
+            self._check_topic(admin, known, deadline)
             return
         copies = min(_COPIES, len(known.brokers))
         wanted = NewTopic(
-            self._topic, num_partitions=1, replication_factor=copies, config={"cleanup.policy": "compact"}
+            self._topic,
+            num_partitions=1,
+            replication_factor=copies,
+            config={"cleanup.policy": "compact", "min.insync.replicas": str(min(_LEAST_IN_SYNC, copies))},
         )
         try:
             _patiently(
@@ -119,6 +147,53 @@ class Journal:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise StateError(f"cutLedger: topic {self._topic} cannot be made: {error.args[0].str()}") from error
+
+    def _admin(self) -> AdminClient:
+        try:
+            return AdminClient(self._connected(), logger=QuietLog())
+        except KafkaException as error:
+            raise ConfigError(f"kafka options: {error.args[0].str()}") from error
+
+    def _known(self, admin: AdminClient, deadline: float) -> Any:
+        return _patiently(lambda left: admin.list_topics(timeout=left), deadline, "list the brokers")
+
+    def _exists(self, known: Any) -> bool:
+        return self._topic in known.topics and known.topics[self._topic].error is None
+
+    def _check_topic(self, admin: AdminClient, known: Any, deadline: float) -> None:
+        """Refuse a topic that forgets or loses entries; warn of one with too few copies, which only people can mend."""
+        copies = len(known.topics[self._topic].partitions[0].replicas)
+        wanted = min(_COPIES, len(known.brokers))
+        if copies < wanted:
+            _log.warning(
+                "cutLedger: topic %s has %d copies on %d brokers and may be lost with one; give it %d",
+                self._topic, copies, len(known.brokers), wanted,
+            )  # fmt: skip
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        try:
+            told = _patiently(
+                lambda left: admin.describe_configs([resource], request_timeout=left)[resource].result(left),
+                deadline,
+                f"see how topic {self._topic} is configured",
+            )
+        except KafkaException as error:
+            _log.warning("cutLedger: whether topic %s is kept is not known: %s", self._topic, error.args[0].str())
+            return
+        self._check_settings({name: str(entry.value) for name, entry in told.items()}, copies)
+
+    def _check_settings(self, settings: Mapping[str, str], copies: int) -> None:
+        policy, in_sync = settings.get("cleanup.policy", "compact"), int(settings.get("min.insync.replicas", "1"))
+        least = _LEAST_IN_SYNC if copies >= _COPIES else 1
+        if policy.strip() != "compact":
+            raise ConfigError(
+                f"cutLedgerTopic: topic {self._topic} has cleanup.policy={policy}, so Kafka would delete cuts after "
+                f"retention.ms ({settings.get('retention.ms', 'unknown')}); set it to compact, or name another topic"
+            )
+        if in_sync < least:
+            raise ConfigError(
+                f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with {copies} copies, so a cut "
+                f"may be lost with one broker; set it to {least}, or name another topic"
+            )
 
     def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:
         producer = self._producer()
@@ -179,16 +254,18 @@ class Journal:
             )
         return min(offsets)
 
-    def _read(self, until: int, deadline: float) -> None:
-        """Take in everything up to an offset that holds a record of our own."""
+    def _read(self, until: int | None, deadline: float) -> None:
+        """Take in everything up to an offset that holds a record of our own; None: up to the end of the log."""
         consumer = self._consumer()
         mine = f"{self._name}{_SEPARATOR}"
         position = self._position
-        while position <= until:
+        is_at_end = False
+        while position <= until if until is not None else not is_at_end:
             if time.monotonic() >= deadline:
-                raise StateError(f"the ledger in topic {self._topic} was not read to offset {until} in time")
+                raise StateError(f"the ledger in topic {self._topic} was not read to its end in time")
             for message in consumer.consume(500, _AGAIN_SECONDS):
-                if message.error() is not None:
+                if (failed := message.error()) is not None:
+                    is_at_end = is_at_end or failed.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
                     continue
                 position = int(message.offset() or 0) + 1
                 key = (message.key() or b"").decode(errors="replace")
@@ -204,6 +281,7 @@ class Journal:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
         }
         consumer = Consumer(properties, logger=QuietLog())

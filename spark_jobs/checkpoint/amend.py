@@ -5,36 +5,59 @@ from typing import Annotated
 
 import typer
 
-from discovery.core.errors import ConfigError, StateError
+from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicName, TopicPartition
-from discovery.store.locations import default_state_dir
 from spark_jobs.checkpoint.files import Checkpoint, SourceOffset, read_checkpoint
-from spark_jobs.source.cut import Batch, CutRecord, PlannedRange
-from spark_jobs.source.ledger import Incarnation, LedgerState
-from spark_jobs.source.ledger_file import FileLedger
+from spark_jobs.checkpoint.places import Bootstrap, Client, Kind, Place, StateDir, Topic
+from spark_jobs.source.cut import CutRecord, PlannedRange
+from spark_jobs.source.ledger import Incarnation, Ledger, LedgerState
 
 Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
 SourceId = Annotated[str, typer.Option("--source-id", help="The sourceId under which the query runs, or will run.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this the command only says what it would do.")]
 
 
-def adopt(folder: Folder, *, source_id: SourceId, state_dir: StateDir = None, yes: Yes = False) -> None:
+def adopt(
+    folder: Folder,
+    *,
+    source_id: SourceId,
+    state_dir: StateDir = None,
+    cut_ledger: Kind = "file",
+    cut_ledger_topic: Topic = None,
+    bootstrap: Bootstrap = None,
+    client_option: Client = None,
+    yes: Yes = False,
+) -> None:
     """Begin a ledger of cuts for a checkpoint that has none: one of the native source, or that ran without sourceId."""
+    place = Place(
+        source_id=source_id, state_dir=state_dir, kind=cut_ledger, topic=cut_ledger_topic,
+        bootstrap=bootstrap, client_options=client_option or (),
+    )  # fmt: skip
     checkpoint = read_checkpoint(folder)
     last = checkpoint.batches[-1] if checkpoint.batches else "none"
-    ledger = FileLedger(state_dir or default_state_dir(), source_id, lock_wait_seconds=0)
     try:
+        state = place.look() or LedgerState()
+    except LedgerDamagedError as error:
+        typer.echo(f"would be given up: {error}")
+        state = None
+    for record in state.pending().values() if state is not None else ():
+        typer.echo(f"would be forgotten: {_show(record)}; records [{record.cut}, {record.end}) may be lost by that")
+    if not yes:
+        typer.echo(f"would adopt {folder} (last planned batch {last}) as {source_id!r}; add --yes")
+        return
+    _begin_anew(place.ledger(), is_damaged=state is None)
+    typer.echo(f"adopted {folder} (last planned batch {last}) as {source_id!r} in {place.ledger().describe()}")
+
+
+def _begin_anew(ledger: Ledger, *, is_damaged: bool) -> None:
+    """Holding it is what ends a query that still runs with a ledger in Kafka; one in a file is locked by it."""
+    try:
+        if is_damaged:
+            typer.echo(f"the damaged ledger was given up; {ledger.set_aside()}")
         state = ledger.open()
-        for record in state.pending().values():
-            typer.echo(f"would be forgotten: {_show(record)}; records [{record.cut}, {record.end}) may be lost by that")
-        if not yes:
-            typer.echo(f"would adopt {folder} (last planned batch {last}) as {source_id!r}; add --yes")
-            return
         ledger.append([Incarnation(number=_number(state) + 1)])
     finally:
         ledger.close()
-    typer.echo(f"adopted {folder} (last planned batch {last}) as {source_id!r} in {ledger.path}")
 
 
 def cut(
@@ -44,9 +67,17 @@ def cut(
     at: Annotated[int, typer.Option("--at", min=0, help="The first offset that the planned batch shall not deliver.")],
     source_id: SourceId,
     state_dir: StateDir = None,
+    cut_ledger: Kind = "file",
+    cut_ledger_topic: Topic = None,
+    bootstrap: Bootstrap = None,
+    client_option: Client = None,
     yes: Yes = False,
 ) -> None:
     """Cut one range of a batch that is replayed and waits for a leader that will not come back."""
+    place = Place(
+        source_id=source_id, state_dir=state_dir, kind=cut_ledger, topic=cut_ledger_topic,
+        bootstrap=bootstrap, client_options=client_option or (),
+    )  # fmt: skip
     checkpoint = read_checkpoint(folder)
     tp = _partition(partition)
     number, range_ = _waiting(checkpoint, tp)
@@ -57,17 +88,11 @@ def cut(
         f"leader is back. The sink must not hold any record of {tp} with an offset of {at} to {range_.end - 1} yet: "
         "look there first, for what it holds would come twice"
     )
-    ledger = FileLedger(state_dir or default_state_dir(), source_id, lock_wait_seconds=0)
-    try:
-        _record(ledger, tp, range_, at, batch=Batch(checkpoint.query_id or "", number), yes=yes)
-    finally:
-        ledger.close()
-
-
-def _record(ledger: FileLedger, tp: TopicPartition, range_: PlannedRange, at: int, *, batch: Batch, yes: bool) -> None:
-    state = ledger.open()
-    if state.incarnation is None:
-        raise StateError(f"--source-id: no ledger of cuts is at {ledger.path}; correct it, or adopt the checkpoint")
+    state = place.look()
+    if state is None or state.incarnation is None:
+        raise StateError(
+            f"--source-id: no ledger of cuts is at {place.ledger().describe()}; correct it, or adopt the checkpoint"
+        )
     if tp in state.pending():
         raise StateError(f"{tp} is cut already: {_show(state.pending()[tp])}")
     if not yes:
@@ -81,11 +106,20 @@ def _record(ledger: FileLedger, tp: TopicPartition, range_: PlannedRange, at: in
         cut=at,
         plan=state.last_plan() + 1,
         incarnation=state.incarnation.number,
-        query=batch.query or None,
-        batch=batch.number,
+        query=checkpoint.query_id,
+        batch=number,
     )
-    ledger.append([record])
-    typer.echo(f"recorded in {ledger.path}: {_show(record)}")
+    _record(place.ledger(), record)
+
+
+def _record(ledger: Ledger, record: CutRecord) -> None:
+    try:
+        if record.topic_partition in ledger.open().pending():
+            raise StateError(f"{record.topic_partition} is cut already; look again")
+        ledger.append([record])
+    finally:
+        ledger.close()
+    typer.echo(f"recorded in {ledger.describe()}: {_show(record)}")
 
 
 def _waiting(checkpoint: Checkpoint, tp: TopicPartition) -> tuple[int, PlannedRange]:

@@ -3,16 +3,14 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from discovery.config.client_options import map_client_options
 from discovery.config.logs import configure_logging
-from discovery.config.material import open_stores
 from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
@@ -21,7 +19,8 @@ from discovery.store.locations import default_state_dir
 from spark_jobs.checkpoint import amend
 from spark_jobs.checkpoint.files import Checkpoint, Severity, Writer, read_checkpoint
 from spark_jobs.checkpoint.judge import Pending, Position, Report, judge
-from spark_jobs.source.ledger_file import read_ledger
+from spark_jobs.checkpoint.places import Bootstrap, Client, Kind, Place, StateDir, Topic, client_options
+from spark_jobs.source.cut_options import LEDGER_TOPIC
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 app.command()(amend.adopt)
@@ -29,17 +28,8 @@ app.command()(amend.cut)
 _TELL_SECONDS = 10.0
 
 Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
-Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Ask Kafka for lag and lost records: HOST:PORT,…")]
-Client = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--client-option",
-        help="kafka.NAME=VALUE, as for the source, or kafka.NAME=@FILE for a secret; may be repeated.",
-    ),
-]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, max=600, help="Seconds to wait for Kafka.")]
 SourceId = Annotated[str | None, typer.Option("--source-id", help="The sourceId, to look at its cuts.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
 For = Annotated[Writer, typer.Option("--for", help="The source that the next start uses.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -53,6 +43,8 @@ def inspect(
     timeout: Timeout = _TELL_SECONDS,
     source_id: SourceId = None,
     state_dir: StateDir = None,
+    cut_ledger: Kind = "file",
+    cut_ledger_topic: Topic = None,
     reader: For = Writer.OURS,
     as_json: AsJson = False,
 ) -> None:
@@ -61,8 +53,7 @@ def inspect(
         folder,
         reader,
         kafka=_Kafka(bootstrap, client_option or (), timeout),
-        source_id=source_id,
-        state_dir=state_dir,
+        place=_place(source_id, state_dir, cut_ledger, cut_ledger_topic),
     )
     typer.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
 
@@ -76,6 +67,8 @@ def verify(
     timeout: Timeout = _TELL_SECONDS,
     source_id: SourceId = None,
     state_dir: StateDir = None,
+    cut_ledger: Kind = "file",
+    cut_ledger_topic: Topic = None,
     reader: For = Writer.OURS,
     as_json: AsJson = False,
 ) -> None:
@@ -84,8 +77,7 @@ def verify(
         folder,
         reader,
         kafka=_Kafka(bootstrap, client_option or (), timeout),
-        source_id=source_id,
-        state_dir=state_dir,
+        place=_place(source_id, state_dir, cut_ledger, cut_ledger_topic),
     )
     if as_json:
         typer.echo(json.dumps(_as_json(report), indent=2))
@@ -103,28 +95,43 @@ class _Kafka:
     timeout_seconds: float
 
 
-def _report(folder: Path, reader: Writer, *, kafka: _Kafka, source_id: str | None, state_dir: Path | None) -> Report:
-    if source_id is None and state_dir is not None:
-        raise ConfigError("--state-dir: it has no effect without --source-id")
+def _place(source_id: str | None, state_dir: Path | None, kind: str, topic: str | None) -> Place | None:
+    if source_id is not None:
+        return Place(source_id=source_id, state_dir=state_dir, kind=kind, topic=topic)
+    given = {"--state-dir": state_dir, "--cut-ledger": kind if kind != "file" else None, "--cut-ledger-topic": topic}
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{name}: it has no effect without --source-id")
+    return None
+
+
+def _report(folder: Path, reader: Writer, *, kafka: _Kafka, place: Place | None) -> Report:
     checkpoint = read_checkpoint(folder)
-    pending = _pending(state_dir or default_state_dir(), source_id) if source_id else None
+    pending = None if place is None else _pending(_reached(place, kafka))
     return judge(checkpoint, reader=reader, pending=pending, view=_ask(kafka, checkpoint))
 
 
-def _pending(state_dir: Path, source_id: str) -> Pending:
-    state = read_ledger(state_dir, source_id)
+def _reached(place: Place, kafka: _Kafka) -> Place:
+    return replace(
+        place, bootstrap=kafka.bootstrap, client_options=kafka.client_options, timeout_seconds=kafka.timeout_seconds
+    )
+
+
+def _pending(place: Place) -> Pending:
+    state = place.look()
     if state is None:
+        where = place.topic or LEDGER_TOPIC if place.kind == "kafka" else place.state_dir or default_state_dir()
         raise StateError(
-            f"--source-id {source_id}: there is no ledger of cuts in {state_dir}; correct the name or --state-dir, or "
-            "leave it out where the source never had a sourceId"
+            f"--source-id {place.source_id}: there is no ledger of cuts in {where}; correct the name, --state-dir or "
+            "--cut-ledger, or leave it out where the source never had a sourceId"
         )
     return state.pending()
 
 
 def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
-    given = dict(_pair(text) for text in kafka.client_options)
+    options = client_options(kafka.client_options)
     if kafka.bootstrap is None:
-        if given:
+        if kafka.client_options:
             raise ConfigError("--client-option: it has no effect without --bootstrap")
         return None
     addresses = parse_bootstrap_servers(kafka.bootstrap, option="--bootstrap")
@@ -139,7 +146,7 @@ def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
     feed = EmbeddedFeed(
         bootstrap=addresses,
         interest=Interest(topics=topics),
-        client_options=open_stores(map_client_options(given)),
+        client_options=options,
         policy=Policy(),
     )
     feed.start()
@@ -149,20 +156,6 @@ def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
         raise KafkaUnreachableError(f"--bootstrap: within {kafka.timeout_seconds:g} s {error}") from error
     finally:
         feed.stop()
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--client-option: {name!r} has no value; write kafka.NAME=VALUE, or kafka.NAME=@FILE")
-    return name, _content(name, Path(value[1:])) if value.startswith("@") else value
-
-
-def _content(name: str, file: Path) -> str:
-    try:
-        return file.expanduser().read_text().rstrip("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--client-option: {name}: cannot read {file}: {error}; name a text file") from error
 
 
 def _lines(report: Report) -> list[str]:

@@ -12,6 +12,10 @@ from spark_jobs.source.offsets import OffsetsJson
 
 KEPT_PLANS = 10_000
 """Applied records of so many plans are kept: far more batches than Spark keeps in its offset log by default (100)."""
+ADOPT = (
+    "restore it from a copy, or, once you know what the sink holds, `kafka-discovery checkpoint adopt` with --yes "
+    "gives it up and begins a new one"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,8 @@ class Ledger(Protocol):
         """Become the holder and read everything.
 
         Raises:
-            StateError: another process holds it, or it is damaged; names the remedy.
+            StateError: another process holds it; names the remedy.
+            LedgerDamagedError: it holds what nobody wrote.
 
         Runs: driver, once; blocks up to some seconds.
         """
@@ -70,6 +75,13 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Give it back; a second call does nothing."""
+        ...
+
+    def set_aside(self) -> str:
+        """Give up a damaged one, so that the next `open` finds none; says what became of it.
+
+        Runs: an operator's command.
+        """
         ...
 
     def describe(self) -> str:

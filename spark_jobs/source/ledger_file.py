@@ -3,15 +3,16 @@
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import tenacity
 
-from discovery.core.errors import StateError
+from discovery.core.errors import LedgerDamagedError, StateError
 from discovery.store.files import FileLock, write_atomically
 from discovery.store.snapshots import file_name
-from spark_jobs.source.ledger import Entry, LedgerState, decode, encode, entries_of, fold, prune
+from spark_jobs.source.ledger import ADOPT, Entry, LedgerState, decode, encode, entries_of, fold, prune
 
 _log = logging.getLogger("kafka_discovery.source")
 _LOCK_WAIT_SECONDS = 15.0
@@ -65,6 +66,14 @@ class FileLedger:
             self._handle = None
         self._lock.release()
 
+    def set_aside(self) -> str:
+        """See `Ledger.set_aside`; it is kept beside the new one."""
+        self._acquire()
+        kept = self.path.with_suffix(f".damaged-{time.time_ns()}")
+        self.path.replace(kept)
+        self.close()
+        return f"it is kept as {kept}"
+
     def describe(self) -> str:
         """See `Ledger.describe`."""
         return str(self.path)
@@ -107,10 +116,7 @@ class FileLedger:
     def _checked(self, number: int, line: bytes) -> str:
         digest, _, text = line.decode(errors="replace").partition(" ")
         if digest != _digest(text):
-            raise StateError(
-                f"{self.path} is damaged in line {number}: restore it from a copy; "
-                "`kafka-discovery checkpoint adopt` begins a new one once you know what the sink holds"
-            )
+            raise LedgerDamagedError(f"{self.path} is damaged in line {number}; {ADOPT}")
         return text
 
     def _opened(self) -> int:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from discovery.core.errors import LedgerDamagedError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.journal import Journal
 from spark_jobs.source.cut import CutRecord
-from spark_jobs.source.ledger import Entry, LedgerState, decode, encode, entries_of, fold, prune
+from spark_jobs.source.ledger import ADOPT, Entry, LedgerState, decode, encode, entries_of, fold, prune
 
 
 class KafkaLedger:
@@ -24,6 +25,7 @@ class KafkaLedger:
     ) -> None:
         """Remember where; connects to nobody."""
         self._topic = topic
+        self._source_id = source_id
         self._journal = Journal(
             topic,
             source_id,
@@ -36,12 +38,43 @@ class KafkaLedger:
     def open(self) -> LedgerState:
         """See `Ledger.open`; blocks up to `open_timeout_seconds`."""
         found = self._journal.open()
-        state = fold(LedgerState(), [decode(line) for line in found.values()])
+        state = self._fold(found)
         kept = prune(state)
         forgotten = found.keys() - {_key(entry) for entry in entries_of(kept)}
         if forgotten:
             self._journal.append(dict.fromkeys(forgotten))
         return kept
+
+    def look(self) -> LedgerState | None:
+        """Read the ledger without holding it; None where there is none.
+
+        Raises:
+            StateError: Kafka does not answer, or it is damaged.
+
+        Runs: anywhere; its holder may write meanwhile.
+        """
+        found = self._journal.look()
+        return self._fold(found) if found else None
+
+    def set_aside(self) -> str:
+        """Forget all entries, readable or not; see `Ledger.set_aside`.
+
+        Raises:
+            StateError: Kafka did not let us.
+        """
+        self._journal.append(dict.fromkeys(self._journal.open()))
+        return "its entries are forgotten"
+
+    def _fold(self, found: Mapping[str, str]) -> LedgerState:
+        entries = []
+        for key, line in found.items():
+            try:
+                entries.append(decode(line))
+            except StateError as error:
+                raise LedgerDamagedError(
+                    f"topic {self._topic}: entry {key} of sourceId {self._source_id!r} is damaged: {error}; {ADOPT}"
+                ) from error
+        return fold(LedgerState(), entries)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See `Ledger.append`.

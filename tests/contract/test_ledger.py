@@ -6,15 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from discovery.core.errors import StateError
+from discovery.cli import app
+from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
+from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.source.cut import CutRecord
 from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
 from spark_jobs.source.ledger_file import FileLedger
 from spark_jobs.source.ledger_kafka import KafkaLedger
 from tests.fakes.feed import tp
+from tests.unit.test_checkpoint import checkpoint
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
 CUT = CutRecord(topic_partition=tp(0), topic_id=TopicId("id"), start=5, end=20, cut=8, plan=3, incarnation=1)
@@ -131,6 +135,53 @@ def test_given_a_holder_that_was_replaced_when_it_still_writes_then_no_later_hol
     assert ledger().open().pending() == {tp(1): replace(OTHER, cut=9)}
 
 
+@pytest.mark.kafka
+def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_says_what_to_set(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+    kafka_cluster.create_topic(topic_name, config={"cleanup.policy": "compact,delete"})
+    kafka_cluster.create_topic(f"{topic_name}-2", replication_factor=3, config={"cleanup.policy": "compact"})
+    with pytest.raises(ConfigError, match=r"cleanup.policy=compact,delete, .* retention.ms \(\d+\); set it to compact"):
+        KafkaLedger(TopicName(topic_name), "s", properties={}, brokers=lambda: brokers).open()
+    with pytest.raises(ConfigError, match=r"min.insync.replicas=1 with 3 copies, .*; set it to 2, or name another"):
+        KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties={}, brokers=lambda: brokers).open()
+
+
+@pytest.mark.kafka
+def test_given_an_entry_that_nobody_wrote_when_looked_at_then_it_is_told_and_an_operator_may_give_it_up(
+    kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    name, brokers = uuid.uuid4().hex[:8], parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+
+    def ledger() -> KafkaLedger:
+        return KafkaLedger(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+
+    def amend(what: str, *more: str) -> Result:
+        options = ["--source-id", name, "--cut-ledger", "kafka", "--cut-ledger-topic", "cuts"]
+        where = ["--bootstrap", kafka_cluster.bootstrap_servers]
+        return CliRunner().invoke(app, ["checkpoint", what, str(folder), *options, *where, *more])
+
+    folder = checkpoint(tmp_path, {3: '{"t": {"0": 15}}', 4: '{"t": {"0": 40}}'}, [3])
+    assert "would adopt" in amend("adopt").output
+    assert ledger().look() is None, "a look changes nothing"
+    assert "in topic cuts" in amend("adopt", "--yes").output
+    holder = ledger()
+    holder.open()
+    assert "nothing was changed" in amend("cut", "--partition", "t-0", "--at", "20").output
+    holder.append([OTHER])
+    amend("cut", "--partition", "t-0", "--at", "20", "--yes")
+    assert "t-0 (read to 20 of 40)" in amend("verify").output
+    journal = Journal(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+    journal.open()
+    journal.append({"cut/1/1/t-0": "no entry"})
+    with pytest.raises(LedgerDamagedError, match=f"topic cuts: entry cut/1/1/t-0 of sourceId '{name}' is damaged"):
+        ledger().open()
+    assert "would be given up: topic cuts: entry" in amend("adopt").output
+    assert "its entries are forgotten" in amend("adopt", "--yes").output
+    assert ledger().open().records == {}
+
+
 # -- only files ---------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +211,7 @@ def test_given_a_line_that_was_cut_short_when_opened_then_it_is_dropped_and_writ
 def test_given_a_damaged_line_when_opened_then_it_is_an_error_and_not_an_empty_ledger(tmp_path: Path) -> None:
     path = a_file(tmp_path).path
     path.write_bytes(path.read_bytes().replace(b'"cut":8', b'"cut":9'))
-    with pytest.raises(StateError, match="is damaged in line 3: restore it from a copy"):
+    with pytest.raises(StateError, match="is damaged in line 3; restore it from a copy"):
         FileLedger(tmp_path, "s").open()
 
 

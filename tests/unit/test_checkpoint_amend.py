@@ -80,3 +80,35 @@ def test_given_no_ledger_when_cut_by_hand_then_it_is_an_error(tmp_path: Path) ->
     folder = checkpoint(tmp_path, dict(BATCHES), [3])
     with pytest.raises(StateError, match="no ledger of cuts is at"):
         amend("cut", folder, "--partition", "t-0", "--at", 20, "--yes")
+
+
+def test_given_a_damaged_ledger_when_adopted_then_it_is_put_aside_and_a_new_one_begins(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, dict(BATCHES), [3])
+    amend("adopt", folder, "--yes")
+    ledger = FileLedger(folder / "state", "s")
+    ledger.path.write_bytes(ledger.path.read_bytes().replace(b'"number":1', b'"number":7'))
+    told = amend("adopt", folder)
+    assert "would be given up: " in told
+    assert "is damaged in line 2; restore it from a copy, or, once you know what the sink holds" in told
+    assert "it is kept as" in amend("adopt", folder, "--yes")
+    state = ledger.open()
+    ledger.close()
+    assert state.incarnation is not None
+    assert state.incarnation.number == 1
+    assert len(list(ledger.path.parent.glob("*.damaged-*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cut-ledger", "kafka"], "--cut-ledger kafka: where is it"),
+        (["--cut-ledger", "disk"], "cutLedger: 'disk' is not one of file, kafka"),
+        (["--cut-ledger-topic", "x"], "cutLedgerTopic: it has no effect with cutLedger=file"),
+        (["--cut-ledger", "kafka", "--bootstrap", "b:1"], "--state-dir: it has no effect with --cut-ledger kafka"),
+    ],
+)
+def test_given_a_place_that_makes_no_sense_when_adopted_then_it_is_refused(
+    tmp_path: Path, options: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        amend("adopt", checkpoint(tmp_path, dict(BATCHES), [3]), *options)
