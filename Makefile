@@ -47,6 +47,10 @@ test: check ## Everything above, then real brokers and real Spark
 demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)
 	@$(BIN)/kafka-discovery demo
 
+.PHONY: demo-sidecar
+demo-sidecar: setup ## The same incident with jobs that follow a service (4 minutes)
+	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
+
 .PHONY: test-long
 test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
 	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property

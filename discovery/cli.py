@@ -31,3 +31,7 @@ def main() -> None:
     except DiscoveryError as error:
         print(f"kafka-discovery: {error}", file=sys.stderr)  # noqa: T201 - the command line's own output
         raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    main()

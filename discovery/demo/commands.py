@@ -33,12 +33,15 @@ def demo(
     fast: Annotated[
         bool, typer.Option("--fast", help="Fewer brokers and shorter waits, for automatic checks.")
     ] = False,
+    sidecar: Annotated[
+        bool, typer.Option("--sidecar", help="The jobs follow a service instead of looking for themselves.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the brokers up at the end, to look around.")] = False,
     output_dir: Annotated[Path, typer.Option(help="Where the report goes.")] = _DEFAULT_FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON when it is over.")] = False,
 ) -> None:
     """Kill four of twelve brokers under a running Spark job and count every event."""
-    settings = (fast_settings if fast else full_settings)(brokers)
+    settings = (fast_settings if fast else full_settings)(brokers, sidecar=sidecar)
     console = Console(stderr=as_json)
     try:
         with _terminated_like_interrupted(), _disk_errors():

@@ -97,6 +97,9 @@ def _raise_curtain(stage: Stage, recording: Recording, view: View) -> None:
         config={"min.insync.replicas": "2"},
         deadline_seconds=60,
     )
+    if stage.sidecar is not None:
+        stage.sidecar.start(stage.cluster.bootstrap_servers)
+        stage.main.follows = stage.single.follows = stage.sidecar.url
     # As many partitions as brokers: Kafka gives each broker one.
     stage.cluster.create_topic(stage.single.topic, partitions=settings.brokers, deadline_seconds=60)
     text = f"{settings.brokers} brokers are up; topic {stage.main.topic} has {settings.partitions} partitions."

@@ -11,6 +11,7 @@ from discovery.core.errors import DiscoveryError
 from discovery.demo.measure import first_batch_after, first_seen_wall
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
+from discovery.demo.sidecar import follows, own_looks
 from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
 from discovery.demo.story import listed
 from discovery.demo.view import View
@@ -208,7 +209,8 @@ class Scenario:
             deadline_seconds=_FIRST_ROW_SECONDS,
             otherwise="the job on the dead list has not counted a row",
         )
-        self._mark(Moment.NOTE, "The job counts again: it remembered the living brokers.", "job back")
+        knows = "the service knows" if self._settings.sidecar else "it remembered"
+        self._mark(Moment.NOTE, f"The job counts again: {knows} the living brokers.", "job back")
         stage.watch(self._settings.after_restart_seconds)
 
     def _single(self) -> None:
@@ -272,6 +274,17 @@ class Scenario:
         if stage.single.job is not None:
             stage.single.job.stop()
         self._mark(Moment.NOTE, "What was parked has been read, where it had stopped.")
+        if self._settings.sidecar:
+            self._judge_following()
+
+    def _judge_following(self) -> None:
+        """Say whether the jobs really followed the service: by themselves they would have counted the same."""
+        logs = (self._stage.main.job_log, self._stage.single.job_log)
+        if not all(follows(log) for log in logs):
+            raise StepFailedError("a job never followed the service, so this was not a demo of it")
+        looks = sum(own_looks(log) for log in logs)
+        by_themselves = f"looked for themselves {looks} times meanwhile" if looks else "never looked for themselves"
+        self._mark(Moment.NOTE, f"Both jobs followed the service, and {by_themselves}.")
 
     # -- facts --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from discovery.demo.oracle import Produced, load_produced
 from discovery.demo.processes import Child
 from discovery.demo.recording import BrokerState, Sample
 from discovery.demo.settings import RACKS, DemoSettings
+from discovery.demo.sidecar import Sidecar
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 
@@ -45,6 +46,8 @@ class TopicRun:
         self.generator: Child | None = None
         self.job: Child | None = None
         self.job_runs = 0
+        self.follows = ""
+        """The address of the service that the jobs follow; they look for themselves if there is none."""
 
     def _file(self, name: str) -> Path:
         return self._folder / name
@@ -80,6 +83,7 @@ class TopicRun:
         arguments += ["--source-id", f"demo-{self.topic}", "--state-dir", str(self._file("state"))]
         arguments += ["--progress-file", str(self._file("job-progress.jsonl")), "--trigger-interval", "500ms"]
         arguments += [word for setting in _JOB_SETTINGS for word in ("--conf", setting)]
+        arguments += ["--source-option", f"discoveryUrl={self.follows}"] if self.follows else []
         arguments += options
         self.job_runs += 1
         self.job = Child("spark_jobs.jobs.dau", arguments, name=f"job on {self.topic}", log=self.job_log).start()
@@ -108,6 +112,7 @@ class Stage:
         self.settings = settings
         self.folder = folder
         self.cluster = LocalKafka(ClusterSettings(brokers=settings.brokers, racks=RACKS))
+        self.sidecar = Sidecar(folder) if settings.sidecar else None
         self.main = TopicRun(self.cluster, "events", folder)
         self.single = TopicRun(self.cluster, "single", folder)
 
@@ -115,6 +120,8 @@ class Stage:
         """End every process this demo started; safe to call twice."""
         self.main.close()
         self.single.close()
+        if self.sidecar is not None:
+            self.sidecar.close()
         self.cluster.stop()
 
     def addresses(self, broker_ids: Sequence[int]) -> str:
@@ -187,7 +194,8 @@ class Stage:
 
     def check(self) -> None:
         """Raise where a process has ended that should run."""
-        for child in (self.main.generator, self.main.job, self.single.job):
+        service = self.sidecar.child if self.sidecar is not None else None
+        for child in (self.main.generator, self.main.job, self.single.job, service):
             if child is not None and not child.retired:
                 child.check()
 

@@ -1,7 +1,12 @@
-"""Two clusters in one service, one of them silent: real sockets, real client library, brokers played by it."""
+"""The service over brokers that the client library plays, by real sockets: beside a silent cluster, and as told."""
 
 import contextlib
+import re
+import shlex
+import signal
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,10 +17,10 @@ import httpx
 from tests.fakes.mock_cluster import MockCluster
 from tests.faults import accept_and_hang, black_hole
 from tests.support import eventually
-from tests.support_service import ServiceProcess
+from tests.support_service import ServiceProcess, serve_arguments
 
 DEADLINE = 60
-ROUNDS = 30
+ROUNDS = 15
 TOPIC = "orders"
 
 
@@ -42,7 +47,7 @@ def pestered(service: ServiceProcess, questions: int = 24) -> Iterator[list[int]
             while not over.is_set():
                 url = "/v1/clusters/hole/groups/g?timeout=2s"
                 answers.append(client.get(url).status_code)
-                over.wait(0.2)
+                over.wait(0.5)
 
     threads = [threading.Thread(target=ask, daemon=True) for _ in range(questions)]
     for thread in threads:
@@ -82,3 +87,64 @@ def test_given_a_black_holed_cluster_when_it_is_asked_all_the_time_then_the_othe
     assert statistics.median(beside) < 3 * statistics.median(alone) + 0.1, (alone, beside)
     assert statistics.quantiles(beside, n=20)[-1] < 3 * statistics.quantiles(alone, n=20)[-1] + 1.0, (alone, beside)
     assert "BUG in" not in (tmp_path / "log").read_text()
+
+
+HOW_TO = Path("docs/how-to/service.md")
+
+
+def asked(service: ServiceProcess, command: str) -> httpx.Response:
+    """Ask what a line of curl asks."""
+    words = iter(shlex.split(command.partition("|")[0])[1:])
+    method, body, url = "GET", None, ""
+    for word in words:
+        if word == "-X":
+            method = next(words)
+        elif word == "-d":
+            body = next(words)
+        elif not word.startswith("-"):
+            url = word.replace("localhost:9463", service.api).replace("localhost:9464", service.probes)
+    return httpx.request(method, url, content=body, timeout=30, trust_env=False)
+
+
+def follows(service: ServiceProcess) -> float:
+    """Return how often followers were answered."""
+    found = re.findall(
+        r'api_requests_total\{code="200",route="GET [^"]*/follow"\} (.*)', service.probe("/metrics").text
+    )
+    return float(found[0]) if found else 0.0
+
+
+def test_given_the_how_to_when_an_operator_does_what_it_says_then_every_question_is_answered(tmp_path: Path) -> None:
+    commands = re.findall(r"^(curl .*?)(?: +#.*)?$", HOW_TO.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(commands) >= 8
+    with MockCluster() as kafka:
+        kafka.call("topic_create", TOPIC, 6, 3)
+        servers = f"{kafka.bootstrap_servers},127.0.0.1:1"
+        with ServiceProcess(*serve_arguments(servers, tmp_path / "state"), log=tmp_path / "log") as service:
+            eventually(lambda: service.json("/v1/status")["partitions"] == 6, DEADLINE, "the partitions")
+            eventually(lambda: service.json("/v1/status")["brokers"]["unasked"] == 0, DEADLINE, "all verdicts")
+            own_list = ["127.0.0.1:1", "removed:9092", kafka.bootstrap_servers.split(",")[0]]
+            report = {"instance": "one", "positions": {TOPIC: {"0": 0}}, "bootstrap_servers": own_list}
+            assert httpx.put(f"{service.api}/v1/consumers/dau", json=report, trust_env=False).status_code == 200
+            (dau,) = service.json("/v1/consumers")["consumers"]
+            assert dau["bad_bootstrap_servers"] == {
+                "127.0.0.1:1": "refused: connection refused",
+                "removed:9092": "removed from the cluster, or never known here",
+            }
+            for command in commands:
+                answer = asked(service, command)
+                assert answer.is_success, (command, answer.text)
+            assert "fresh: generation" in service.probe("/readyz?verbose").text
+            assert service.json("/v1/consumers")["consumers"] == [], "the operator let it be forgotten"
+            live = subprocess.Popen(
+                [sys.executable, "-c", "from discovery.cli import main; main()", "watch", "--url", service.api],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            eventually(
+                lambda: follows(service) > 1, DEADLINE, "what it shows"
+            )  # the second asks for changes of the first
+            live.send_signal(signal.SIGINT)
+            said, _ = live.communicate(timeout=30)
+            assert (live.returncode, "refused" in said) == (0, True), said

@@ -1,6 +1,8 @@
 """What a scrape says: consistent, bounded, and nothing of what is gone."""
 
 import asyncio
+import re
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,37 @@ def test_given_more_topics_and_consumers_than_allowed_when_scraped_then_their_se
     play(tmp_path, story, metrics={"topics_max": 1, "consumers_max": 1})
 
 
+async def promtool_accepts(text: str) -> None:
+    """Let Prometheus' own tool check a scrape, on machines that have it (Debian: the package prometheus)."""
+    if (promtool := shutil.which("promtool")) is None:
+        return
+    tool = await asyncio.create_subprocess_exec(
+        promtool,
+        "check",
+        "metrics",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await tool.communicate(text.encode())
+    assert (tool.returncode, said) == (0, b"")
+
+
+def test_given_the_names_of_metrics_when_linted_then_they_follow_the_rules_promtool_checks() -> None:
+    for family in (*metrics.FAMILIES.values(), *metrics.PROCESS.values()):
+        words = family.name.split("_")
+        assert re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+)*", family.name), family
+        assert not {"total", "count", "sum", "bucket", "info"} & {words[-1]}, "a suffix that the kind brings"
+        assert not {"ms", "milliseconds", "minutes", "kilobytes", "percent"} & set(words), "base units only"
+        assert not {"gauge", "counter", "histogram"} & set(words), "the kind is no part of a name"
+        assert family.meaning.endswith((".", "?")), "help for whoever reads a scrape"
+        assert "_ago" not in family.name, "timestamps instead of ages"
+        assert "age" not in words, "timestamps instead of ages"
+        for label in family.labels:
+            assert re.fullmatch("[a-z][a-z_]*", label), family
+            assert label not in {"le", "quantile", "job", "instance"}, "names that Prometheus itself gives"
+
+
 def test_given_both_formats_when_scraped_then_both_are_sound_and_every_metric_is_documented(tmp_path: Path) -> None:
     async def story(one: Running, _: FakeCluster) -> None:
         await one.api.put("/v1/consumers/x", json={"acked_generation": 1})
@@ -125,6 +158,7 @@ def test_given_both_formats_when_scraped_then_both_are_sound_and_every_metric_is
         assert told.headers["content-type"].startswith("application/openmetrics-text")
         names = {family.name for family in open_metrics(told.text)}  # type: ignore[no-untyped-call]
         assert names == {f"{P}{name}" for name in (*metrics.FAMILIES, *metrics.PROCESS)}
+        await promtool_accepts((await one.probes.get("/metrics")).text)
         page = metrics.PAGE.read_text(encoding="utf-8")
         assert page == metrics.page(), "run python -m discovery.service.metrics"
 
