@@ -20,6 +20,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.empty_source import NAME as EMPTY
+from benchmarks.empty_source import EmptySource
 from benchmarks.family import cpu_seconds, descendants, jvm_of
 from benchmarks.harness import (
     NATIVE,
@@ -57,7 +59,7 @@ _REQUEST = re.compile(r'"clientId":"([^"]*)","requestApiKeyName":"([A-Z_]+)"')
 def start() -> Result:
     """New query to the first finished batch with rows: in a warm session, pair by pair, then in new applications."""
     warm: dict[str, list[float]] = {OURS: [], NATIVE: []}
-    cold: dict[str, list[float]] = {OURS: [], NATIVE: []}
+    cold: dict[str, list[float]] = {OURS: [], NATIVE: [], EMPTY: []}
     with _three_brokers() as cluster:
         fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 10)
         with spark_session(native=True) as spark:
@@ -65,9 +67,10 @@ def start() -> Result:
                 for source in _order(number):
                     warm[source].append(_started(spark, cluster, source))
         for number in range(COLD_STARTS):
-            for source in _order(number):
+            for source in (*_order(number), EMPTY):
                 cold[source].append(_in_new_application(cluster, source))
-    return {source: {"cold": summary(cold[source]), **summary(warm[source][1:])} for source in (OURS, NATIVE)}
+    told = {source: {"cold": summary(cold[source]), **summary(warm[source][1:])} for source in (OURS, NATIVE)}
+    return {**told, EMPTY: {"cold": summary(cold[EMPTY])}}
 
 
 def _order(number: int) -> tuple[str, str]:
@@ -84,8 +87,11 @@ def _in_new_application(cluster: LocalKafka, source: str) -> float:
 
 def once(servers: str, source: str) -> None:
     """Start one query in a new session; print the seconds to its first row, the session's own start left out."""
-    with spark_session(native=True) as spark, running_query(spark, servers, TOPIC, source=source) as query:
-        print(query.first_row_seconds(60) or 60.0)
+    with spark_session(native=True) as spark:
+        if source == EMPTY:
+            spark.dataSource.register(EmptySource)
+        with running_query(spark, servers, TOPIC, source=source) as query:
+            print(query.first_row_seconds(60) or 60.0)
 
 
 def _started(spark: SparkSession, cluster: LocalKafka, source: str) -> float:
@@ -221,6 +227,9 @@ def section(result: Result) -> str:
         rows += [_row(f"new query to the first finished batch, warm, n = {of[OURS]['n']}", of, _spread)]
         n = of[OURS]["cold"]["n"]
         rows += [_row(f"the same, first query of a new application, n = {n}", of, lambda r: _spread(r["cold"]))]
+        if EMPTY in of:
+            floor = _spread(of[EMPTY]["cold"])
+            rows += [f"| the same, a Python source that does nothing | {floor} | - |"]
     if "overhead" in result:
         told = result["overhead"]
         rows += [_row("a trigger with ten records", told, lambda r: f"{r['trigger_milliseconds']['p50']:.0f} ms")]
@@ -262,7 +271,9 @@ def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
 _TEXT = """`make bench-idle`. Three brokers, six partitions, trigger 200 ms. Starts are medians (extremes) of
 alternating pairs, warm ones in one session, cold ones in applications of their own, counted from the query's definition
 on. The project is installed with its bytecode, as an installer leaves it; without it every Python process of Spark's
-compiles it again, and a warm start took 3.5 s. Triggers are medians of one query each, one after the other."""
+compiles it again, and a warm start took 3.5 s. A cold start of any Python source makes Spark start five Python
+processes one after the other, each of which compiles PySpark itself, which comes in a zip without bytecode: 0.6 s of
+processor time each (0.9 s to import it from there, 0.25 s from an installed folder). Triggers are medians of one query each, one after the other."""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
 its own: metadata every 300 ms, end offsets from each leader every 200 ms whatever the trigger. With `discoveryUrl` one
