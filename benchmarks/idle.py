@@ -271,9 +271,10 @@ def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
 _TEXT = """`make bench-idle`. Three brokers, six partitions, trigger 200 ms. Starts are medians (extremes) of
 alternating pairs, warm ones in one session, cold ones in applications of their own, counted from the query's definition
 on. The project is installed with its bytecode, as an installer leaves it; without it every Python process of Spark's
-compiles it again, and a warm start took 3.5 s. A cold start of any Python source makes Spark start five Python
-processes one after the other, each of which compiles PySpark itself, which comes in a zip without bytecode: 0.6 s of
-processor time each (0.9 s to import it from there, 0.25 s from an installed folder). Triggers are medians of one query each, one after the other."""
+compiles it again, and a warm start took 3.5 s. Before the first query of an application Spark starts five Python
+processes one after the other for any Python source, and each compiles PySpark, which comes in a zip without bytecode:
+0.9 s of processor time to import it from there, 0.25 s from a folder. Triggers are medians of one query each, one
+after the other."""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
 its own: metadata every 300 ms, end offsets from each leader every 200 ms whatever the trigger. With `discoveryUrl` one
