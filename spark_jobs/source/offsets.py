@@ -1,8 +1,9 @@
 """The offsets of a checkpoint: `{"topic": {"0": 123}}`, the JSON of Spark's own Kafka source, and our values for it."""
 
 import json
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import TopicName, TopicPartition
@@ -37,6 +38,30 @@ def parse_offsets(raw: object, *, what: str) -> Offsets:
     Runs: anywhere (pure).
     """
     return {tp: _number(tp, offset, _OFFSET, what) for tp, offset in _leaves(raw, what)}
+
+
+class Remembered:
+    """The last few objects that were read, each with its offsets: Spark hands the same ones over again and again.
+
+    Spark's are copies, so they are found by comparing, a fiftieth of what reading costs. One thread.
+    """
+
+    def __init__(self, keep: int = 3) -> None:
+        """Remember nothing yet."""
+        self._known: deque[tuple[Mapping[str, Any], Mapping[TopicPartition, int]]] = deque(maxlen=keep)
+
+    def offsets(self, raw: Mapping[str, Any], *, what: str) -> Offsets:
+        """See `parse_offsets`. What it returns is shared: it must not be changed."""
+        for known, offsets in self._known:
+            if known == raw:
+                return cast("Offsets", offsets)
+        parsed = parse_offsets(raw, what=what)
+        self.learn(raw, parsed)
+        return parsed
+
+    def learn(self, raw: Mapping[str, Any], offsets: Mapping[TopicPartition, int]) -> None:
+        """Remember what an object of ours says, before Spark hands it back."""
+        self._known.appendleft((raw, offsets))
 
 
 def parse_timestamps(text: str, *, what: str) -> dict[TopicPartition, int]:

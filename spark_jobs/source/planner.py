@@ -17,7 +17,7 @@ from spark_jobs.source.commits import CommitReport, Committer
 from spark_jobs.source.committed import ask_group, committed_start
 from spark_jobs.source.cuts import Cuts
 from spark_jobs.source.guard import LossGuard, refuse_rewinds
-from spark_jobs.source.offsets import COMMITTED, LATEST, Offsets, OffsetsJson, parse_offsets, same_or, to_json
+from spark_jobs.source.offsets import COMMITTED, LATEST, Offsets, OffsetsJson, Remembered, same_or, to_json
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.pace import Pace
 from spark_jobs.source.pack import Task, led_ranges, pack
@@ -61,7 +61,7 @@ class Planner:
         self._stood: Mapping[str, Any] | None = None
         self._asked: tuple[Any, ...] | None = None
         self._answered: OffsetsJson = {}
-        self._parsed: tuple[Mapping[str, Any], Offsets] | None = None
+        self._parsed = Remembered()
         self._reported: tuple[int, OffsetsJson] | None = None
         self._checked: tuple[Any, ...] | None = None
         self._parked: frozenset[TopicPartition] = frozenset()
@@ -210,7 +210,7 @@ class Planner:
         if start == self._stood:
             return
         self._stood = start
-        stood = parse_offsets(start, what=CHECKPOINT)
+        stood = self._parse(start)
         self.stands = stood if self.cuts is None else self.cuts.delivered(stood)
         if self.committer is not None and start != self._first:
             self.committer.stands(self.stands)
@@ -248,7 +248,7 @@ class Planner:
         Runs: driver, once per batch.
         """
         with without_collection():
-            first, last = parse_offsets(start, what=CHECKPOINT), parse_offsets(end, what=CHECKPOINT)
+            first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
         if not self._patience.lived:
             view = self._patience.usable_view(
@@ -305,8 +305,8 @@ class Planner:
         others = _without(view, rewinds.keys())
         rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
         self._checked = None
-        planned = parse_offsets(self._plan_rest(rest, others, max_rows), what=CHECKPOINT)
-        self._checked = self._parsed = None
+        planned = self._parse(self._plan_rest(rest, others, max_rows))
+        self._checked = None
         return to_json({**start, **planned, **rewinds})
 
     def _plan_rest(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
@@ -338,8 +338,7 @@ class Planner:
         held_back = self._target is None and not resets and not self._pace.allows(plan.backlog)
         ends = start if held_back else plan.end
         end = to_json(ends)
-        # The next `start` is this end, as a copy: an equal comparison saves parsing it.
-        self._parsed = (end, ends)
+        self._parsed.learn(end, ends)  # the next `start` is this end, as a copy
         return end
 
     def _hold(self, view: FeedView) -> FeedView:
@@ -364,9 +363,7 @@ class Planner:
         )
 
     def _parse(self, start: Mapping[str, Any]) -> Offsets:
-        if self._parsed is None or self._parsed[0] != start:
-            self._parsed = (start, parse_offsets(start, what=CHECKPOINT))
-        return self._parsed[1]
+        return self._parsed.offsets(start, what=CHECKPOINT)
 
     def _ack(self, view: FeedView) -> None:
         if view.generation != self._acked:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from discovery.core.errors import ConfigError
-from spark_jobs.source.offsets import merge, parse_offsets, same_or, to_json
+from spark_jobs.source.offsets import Remembered, merge, parse_offsets, same_or, to_json
 from tests.fakes.feed import tp
 
 
@@ -50,3 +50,20 @@ def test_given_nothing_changed_when_answered_then_it_is_the_start_object_itself_
 
 def test_given_a_partition_that_vanished_when_merged_then_it_keeps_its_place() -> None:
     assert merge({tp(0): 4, tp(1): 5}, {tp(0): 6}) == {tp(0): 6, tp(1): 5}
+
+
+def test_given_offsets_that_were_read_when_a_copy_comes_back_then_it_is_not_read_again() -> None:
+    remembered = Remembered(keep=2)
+    first = remembered.offsets({"t": {"0": 4}}, what="the checkpoint")
+    remembered.learn({"t": {"0": 6}}, known := {tp(0): 6})
+    assert remembered.offsets({"t": {"0": 4}}, what="the checkpoint") is first
+    assert remembered.offsets({"t": {"0": 6}}, what="the checkpoint") is known
+    assert remembered.offsets({"t": {"0": 7}}, what="the checkpoint") == {tp(0): 7}
+    assert remembered.offsets({"t": {"0": 4}}, what="the checkpoint") is not first  # two are kept
+
+
+def test_given_offsets_of_another_shape_when_read_then_nothing_is_remembered() -> None:
+    remembered = Remembered()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="the checkpoint: topic t"):
+            remembered.offsets({"t": {"0": -3}}, what="the checkpoint")
