@@ -132,9 +132,15 @@ def _section(path: Path) -> str:
     told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     module = importlib.import_module(f"benchmarks.{path.stem}")
     text: str = module.section(result)
-    if hasattr(module, "chart"):
-        path.with_suffix(".svg").write_text(module.chart(result))
     return f"{text.rstrip()}\n\nEnvironment: {told}.\n"
+
+
+def draw() -> None:
+    """Write the charts of those results that have one."""
+    for path in sorted(RESULT.parent.glob("*.json")):
+        module = importlib.import_module(f"benchmarks.{path.stem}")
+        if hasattr(module, "chart"):
+            path.with_suffix(".svg").write_text(module.chart(json.loads(path.read_text())))
 
 
 def _seconds(value: float) -> str:
@@ -145,6 +151,7 @@ def main() -> None:
     """Write both files."""
     result = json.loads(RESULT.read_text())
     PAGE.write_text(page(result) + sections())
+    draw()
     text = README.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[-1] if END in text else text.split(BEGIN)[1]
     README.write_text(f"{before}{BEGIN}\n\n{table(result)}\n\n{END}{after}")
