@@ -271,7 +271,7 @@ def _line(name: str, case: dict[str, Any]) -> str:
     middle, longest = gaps[(len(gaps) - 1) // 2], gaps[-1]
     loads = sorted(r["load_average"] for r in rounds if "load_average" in r)
     load_seen = f"{loads[len(loads) // 2]:g}, {loads[-1]:g}" if loads else "not kept"
-    exact = f"{case['rows']} / {case['records']}"
+    exact = f"{case['rows']} / {case['records']}" if "records" in case else "not counted: cut short"
     cells = [
         words,
         str(len(rounds)),
