@@ -11,6 +11,7 @@ from discovery.store.codec import Saved, decode
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
 from discovery.store.snapshots import file_name
+from discovery.store.topic_ids import TopicIdStore
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
@@ -50,6 +51,8 @@ def reset(
         raise StateError(f"state reset: {error}; stop that query first") from error
     try:
         path.unlink()
+        if source is not None:
+            TopicIdStore(base, source).path.unlink(missing_ok=True)
     finally:
         lock.release()
     typer.echo(f"dropped {path}")

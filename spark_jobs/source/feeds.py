@@ -7,6 +7,7 @@ from discovery.core.clock import SystemClock
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.store.locations import default_state_dir
+from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
 from spark_jobs.source.cut_options import CutOptions
@@ -78,6 +79,14 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         source_id=options.source_id,
         cluster_id=options.cluster_id,
     )
+
+
+def kept_ids(options: SourceOptions) -> TopicIdStore | None:
+    """Return where the topic ids of a named source are kept; None without a name.
+
+    Runs: Spark's driver-side source runner; no I/O.
+    """
+    return TopicIdStore(options.state_dir or default_state_dir(), options.source_id) if options.source_id else None
 
 
 def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:

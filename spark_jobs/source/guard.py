@@ -8,6 +8,7 @@ from discovery.core.clock import Clock
 from discovery.core.errors import DataLossError, KafkaUnreachableError
 from discovery.core.model import TopicId, TopicPartition
 from discovery.feed.base import FeedView, PartitionFeed
+from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.follow import follows
 from spark_jobs.source.losses import Loss, LossKind, find_losses, summarize
 from spark_jobs.source.offsets import Offsets
@@ -37,24 +38,56 @@ class Checked:
 class LossGuard:
     """Remembers under which topic id each partition is read and which losses were accepted. One thread."""
 
-    def __init__(self, feed: PartitionFeed, options: SourceOptions, clock: Clock) -> None:
-        """Know nothing yet."""
+    def __init__(
+        self, feed: PartitionFeed, options: SourceOptions, clock: Clock, *, ids: TopicIdStore | None = None
+    ) -> None:
+        """Know nothing yet; `ids` keeps the topic ids of a named source, None: they are forgotten with the process."""
         self._feed = feed
         self._options = options
         self._clock = clock
+        self._ids = ids
         self._topic_ids: dict[TopicPartition, TopicId] = {}
+        self._restarted: dict[TopicPartition, tuple[int, TopicId]] = {}
+        """Accepted restarts that are not known to stand in Spark's log: from which offset, under which former id."""
+        self._saved: dict[TopicPartition, TopicId] | None = None
         self._restarts = options.restart_recreated
         self._accepted: set[tuple[TopicPartition, LossKind]] = set()
         self._confirm_after = float("-inf")
 
-    def learn(self, view: FeedView) -> None:
-        """Remember under which id each partition is read; ids change with the generation alone."""
+    def learn(self, start: Offsets, view: FeedView) -> None:
+        """Remember under which id each partition is read; ids change with the generation alone.
+
+        What the checkpoint does not have yet may be another topic by the time it is first read.
+        """
         for tp, partition in view.partitions.items():
             if partition.topic_id is not None:
-                self._topic_ids.setdefault(tp, partition.topic_id)
+                if tp in start:
+                    self._topic_ids.setdefault(tp, partition.topic_id)
+                else:
+                    self._topic_ids[tp] = partition.topic_id
+        self._save()
+
+    def note_stand(self, start: Offsets) -> None:
+        """Hear where Spark's log stands: a restart from a new topic's beginning that stands there is decided for ever.
+
+        Runs: driver, once per plan; from memory, but for the plan after such a restart.
+        """
+        done = [tp for tp, (place, _) in self._restarted.items() if start.get(tp) == place]
+        if done:
+            for tp in done:
+                del self._restarted[tp]
+            self._save()
+
+    def _save(self) -> None:
+        """Keep the ids of what the checkpoint has read, so that a restart of a failed query fails again."""
+        ids = {**self._topic_ids, **{tp: former for tp, (_, former) in self._restarted.items()}}
+        if self._ids is not None and ids != self._saved and self._ids.save(ids):
+            self._saved = ids
 
     def resume(self, start: Offsets, view: FeedView) -> None:
-        """Take over from the last run of this source under which ids it read: a topic may be another one by now."""
+        """Take over from earlier runs of this source under which ids it read: a topic may be another one by now."""
+        kept = self._ids.load() if self._ids is not None else {}
+        self._topic_ids |= {tp: topic_id for tp, topic_id in kept.items() if tp in start}
         for tp in start:
             if (known := view.last_run_topic_ids.get(tp.topic)) is not None:
                 self._topic_ids.setdefault(tp, known)
@@ -156,6 +189,8 @@ class LossGuard:
                 self._accepted.add((tp, loss.kind))
             elif known is not None and (place := self._after(loss, view)) is not None:
                 resets[tp] = place
+                if loss.kind is LossKind.RECREATED:
+                    self._restarted[tp] = (place, self._topic_ids[tp])
                 if known.topic_id is not None:
                     self._topic_ids[tp] = known.topic_id
                 on_reset(tp, known.end_offset(self._options.interest.isolation) or place)

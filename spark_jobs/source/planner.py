@@ -9,6 +9,7 @@ from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import KafkaUnreachableError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
+from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target, fresh_view
 from spark_jobs.source.bounds import STARTING, ByTimestamp
@@ -41,9 +42,23 @@ class Planner:
     """One query's memory between Spark's calls. One thread; owns no thread, socket or file."""
 
     def __init__(
-        self, feed: SourceFeed, options: SourceOptions, clock: Clock | None = None, *, cuts: Cuts | None = None
+        self,
+        feed: SourceFeed,
+        options: SourceOptions,
+        clock: Clock | None = None,
+        *,
+        cuts: Cuts | None = None,
+        ids: TopicIdStore | None = None,
     ) -> None:
-        """Plan over a feed that was started, with cuts that were opened; None: nothing is ever cut."""
+        """Plan over a feed that was started.
+
+        Args:
+            feed: Tells what Kafka has.
+            options: The user's.
+            clock: The system's if None.
+            cuts: Opened; None: nothing is ever cut.
+            ids: Keeps the topic ids of a named source; None: nobody.
+        """
         self.feed = feed
         self.options = options
         self.cuts = cuts
@@ -52,7 +67,7 @@ class Planner:
         self._clock = clock or SystemClock()
         self._isolation = options.interest.isolation
         self._patience = Patience(feed, options, self._clock)
-        self._guard = LossGuard(feed, options, self._clock)
+        self._guard = LossGuard(feed, options, self._clock, ids=ids)
         self._pace = Pace(options, self._clock)
         self._target: Target | None = None
         self._one_batch = False
@@ -315,6 +330,7 @@ class Planner:
             self._resumed = True
             if self._first is None:
                 self._guard.resume(start, view)
+        self._guard.note_stand(start)
         told = self.cuts.gone_back() if self.cuts is not None else {}
         self._held = {}
         if (shape := _shape(view)) != self._checked or told:
@@ -323,7 +339,7 @@ class Planner:
             view, resets = _without(checked.view, checked.unsure - told.keys()), checked.resets
             self._held = dict.fromkeys(checked.unsure & told.keys(), _UNCONFIRMED)
             self._checked = shape if checked.settled else None
-            self._guard.learn(view)
+            self._guard.learn(start, view)
         if self.cuts is not None:
             self._held = self.cuts.held(told.keys() - self._held.keys()) | self._held
             view, resets = self._hold(view), {tp: to for tp, to in resets.items() if tp not in self._held}

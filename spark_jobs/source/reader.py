@@ -19,7 +19,7 @@ from discovery.feed.base import SourceFeed
 from discovery.fetch import FetchRange, FetchSettings, fetch
 from spark_jobs.source.arbiter import TcpArbiter, Ticket, for_ranges
 from spark_jobs.source.border import HIDE_TRACEBACK, one_line
-from spark_jobs.source.feeds import FeedFactory, chosen_feed, opened_cuts
+from spark_jobs.source.feeds import FeedFactory, chosen_feed, kept_ids, opened_cuts
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.planner import Planner
 from spark_jobs.source.status import StatusFile, told_by_file
@@ -97,7 +97,9 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             self._options = with_open_stores(self._options)
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
-            self._planner = Planner(feed, self._options, cuts=opened_cuts(self._options, feed))
+            self._planner = Planner(
+                feed, self._options, cuts=opened_cuts(self._options, feed), ids=kept_ids(self._options)
+            )
             self._status = self._tell(self._planner)
         return self._planner
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +10,16 @@ import pytest
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
 from discovery.core.model import Generation, LoopState, TopicId, TopicName, TopicPartition, Verdict
 from discovery.feed.base import AddressReport, FeedView, PartitionView
+from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
 from tests.fakes.clock import FakeClock
 from tests.fakes.feed import BROKER, COLD, ScriptedFeed, partition_view, tp, view_of
 
 
-def planner(feed: ScriptedFeed, **options: str) -> Planner:
+def planner(feed: ScriptedFeed, *, ids: TopicIdStore | None = None, **options: Any) -> Planner:
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", **options}
-    return Planner(feed, parse_options(given), feed.clock)
+    return Planner(feed, parse_options(given), feed.clock, ids=ids)
 
 
 def feed_with(partitions: Mapping[TopicPartition, PartitionView], **more: Any) -> ScriptedFeed:
@@ -472,6 +474,60 @@ def test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restar
     assert end == {"t": {"0": 2}}
     assert plan.tasks(start, end)[0] == ()
     assert plan.latest_offsets(end, None) == {"t": {"0": 50}}
+
+
+def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fails_until_somebody_decides(
+    tmp_path: Path,
+) -> None:
+    def run(topic_id: str, end: int, **options: str) -> Planner:
+        # A saved view moves on with the cluster: it knows the newest id alone.
+        ids = {TopicName("t"): TopicId(topic_id)}
+        feed = feed_with({tp(0): partition_view(0, end, topic_id=TopicId(topic_id))}, last_run_topic_ids=ids)
+        return planner(feed, ids=TopicIdStore(tmp_path, "s"), startingOffsets="earliest", **options)
+
+    first = run("id-1", 10)
+    start = first.initial_offsets()
+    end = first.latest_offsets(start, None)
+    for _ in range(3):
+        with pytest.raises(DataLossError, match="topic t was recreated"):
+            run("id-2", 50).latest_offsets(end, None)
+        with pytest.raises(DataLossError, match="topic t was recreated"):
+            run("id-2", 50).tasks(start, end)
+    accepting = run("id-2", 50, onTopicRecreated="restart")
+    back = accepting.latest_offsets(end, None)
+    assert back == {"t": {"0": 0}}
+    with pytest.raises(DataLossError, match="topic t was recreated"):
+        run("id-2", 50).latest_offsets(end, None)
+    assert run("id-2", 50, onTopicRecreated="restart").latest_offsets(end, None) == back, "it died before it was logged"
+    on = accepting.latest_offsets(back, None)
+    assert on == {"t": {"0": 50}}
+    assert run("id-2", 60).latest_offsets(on, None) == {"t": {"0": 60}}
+    anew = run("id-3", 5)
+    assert anew.latest_offsets(anew.initial_offsets(), None) == {"t": {"0": 5}}
+    assert run("id-3", 6).latest_offsets({"t": {"0": 5}}, None) == {"t": {"0": 6}}
+
+
+def test_given_a_partition_that_was_never_read_when_its_topic_is_made_anew_then_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    store = TopicIdStore(tmp_path, "s")
+    store.save({tp(0): TopicId("id-1")})
+    plan = planner(feed_with({tp(0): partition_view(0, 9, topic_id=TopicId("id-2"))}), ids=store)
+    assert plan.latest_offsets({"t": {}}, None) == {"t": {"0": 9}}
+    assert store.load() == {tp(0): TopicId("id-2")}
+
+
+def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_told_and_the_query_goes_on(
+    tmp_path: Path,
+) -> None:
+    store = TopicIdStore(tmp_path, "s")
+    store.path.parent.mkdir()
+    store.path.write_text('{"schema": 1')
+    assert store.load() == {}
+    store.path.unlink()
+    store.path.parent.rmdir()
+    (tmp_path / "ids").write_text("a file in the way")
+    assert not store.save({tp(0): TopicId("id-1")})
 
 
 def test_given_a_topic_in_doubt_when_its_new_id_is_told_later_than_its_generation_then_it_is_found_recreated() -> None:
