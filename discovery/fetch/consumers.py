@@ -9,7 +9,7 @@ from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
 from discovery.fetch.client import Client, ClientFactory, Piece
 from discovery.fetch.ranges import FetchSettings
-from discovery.fetch.tuning import Limits, complete, limits_of
+from discovery.fetch.tuning import Limits, complete, limits_of, with_uncounted
 
 _INTRODUCE_SECONDS = 1.0
 _WORTH_KEEPING_ROWS = 10_000
@@ -130,8 +130,17 @@ class CachedConsumer:
 
     def _adapt(self, piece: Piece) -> None:
         if piece.batch is not None:
-            row_bytes = piece.batch.nbytes / piece.batch.num_rows
+            rows = piece.batch.num_rows
+            row_bytes = piece.batch.nbytes / rows
             self._poll_rows = max(1, min(self.settings.batch_rows, int(self._limits.batch_bytes / row_bytes)))
+            self._limit_keys(int((piece.batch.nbytes - piece.batch.column("value").nbytes) / rows))
+
+    def _limit_keys(self, uncounted_bytes: int) -> None:
+        """Prefetch fewer messages where keys and headers are large: librdkafka counts the bytes of values alone."""
+        fewer = with_uncounted(self._limits, uncounted_bytes)
+        if fewer.queue_messages < self._limits.queue_messages // 2:
+            self._limits = fewer
+            self.rebuild(self.brokers)
 
     def watermarks(self, tp: TopicPartition, timeout_seconds: float) -> tuple[int, int] | None:
         """Ask the leader for the earliest and the end offset; None when it does not answer.

@@ -1,7 +1,7 @@
 """librdkafka's options for reading ranges, and how the memory of one worker is shared out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from discovery.fetch.ranges import FetchSettings
 
@@ -64,6 +64,19 @@ def limits_of(settings: FetchSettings) -> Limits:
         answer_bytes=max(memory // 16, _LEAST_ANSWER_BYTES),
         batch_bytes=memory // 16,
     )
+
+
+def with_uncounted(limits: Limits, bytes_per_message: int) -> Limits:
+    """Bound by number what librdkafka does not count in bytes.
+
+    Args:
+        limits: Those in use.
+        bytes_per_message: Of keys and headers.
+
+    Runs: anywhere (pure).
+    """
+    most = max(limits.queue_bytes // (_OP_BYTES + bytes_per_message), 1)
+    return replace(limits, queue_messages=min(limits.queue_messages, most))
 
 
 def complete(client_options: Mapping[str, str], limits: Limits) -> dict[str, str]:

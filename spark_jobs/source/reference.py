@@ -285,7 +285,8 @@ ROWS = (
         "cutLedgerTopic",
         "__kafka_discovery_cuts",
         "new",
-        "The ledger's topic; made when it is not there.",
+        "The ledger's topic; made when it is not there, with 3 copies and `min.insync.replicas` 2 where there are "
+        "three brokers. One that is not compacted, or has 3 copies and less in sync, is refused.",
         (_MISTAKES,),
     ),
     Row(
@@ -351,7 +352,8 @@ ROWS = (
         "64m",
         "new",
         "What one worker may hold of records that Spark has not taken yet, whatever the number of partitions; "
-        "8m to 4g. `kafka.fetch.max.bytes` and the like take precedence.",
+        "8m to 4g. `kafka.fetch.max.bytes` and the like take precedence. One answer of each leader comes on top, a "
+        "sixteenth as it is sent: what it holds once decompressed, and a single larger record, cannot be bounded.",
         (_MISTAKES,),
     ),
     *(

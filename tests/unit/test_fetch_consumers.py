@@ -77,6 +77,22 @@ def rows_of(count: int, row_bytes: int) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array([b"x" * row_bytes] * count, pa.binary())})
 
 
+def test_given_large_keys_when_read_then_fewer_messages_are_prefetched_from_the_same_place() -> None:
+    ours, client = consumer()
+    ours.aim({P0: 0})
+    keys = pa.array([b"k" * 10_000] * 10, pa.binary())
+    batch = pa.record_batch({"key": keys, "value": pa.array([b""] * 10, pa.binary())})
+    client.pieces.append(Piece(batch=batch, reached={P0: 10}, heard=True))
+    ours.read({P0: 100}, None, 0.0)
+    assert client.log[-1] == "close"
+    again = ScriptedClient.made[-1]
+    assert again.log == ["assign t-0 10"]
+    assert int(again.options["queued.min.messages"]) * 10_400 <= 16 << 20
+    again.pieces.append(Piece(batch=batch, reached={P0: 20}, heard=True))
+    ours.read({P0: 100}, None, 0.0)
+    assert ScriptedClient.made[-1] is again, "once is enough"
+
+
 def test_given_a_stream_that_stands_there_when_aimed_then_it_is_not_touched() -> None:
     ours, client = consumer()
     ours.aim({P0: 0, P1: 5})

@@ -17,7 +17,11 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.feed import BROKER, COLD, ScriptedFeed, partition_view, tp, view_of
 
 
-def planner(feed: ScriptedFeed, *, ids: TopicIdStore | None = None, **options: Any) -> Planner:
+def planner(feed: ScriptedFeed, **options: str) -> Planner:
+    return named_planner(feed, None, **options)
+
+
+def named_planner(feed: ScriptedFeed, ids: TopicIdStore | None, **options: str) -> Planner:
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", **options}
     return Planner(feed, parse_options(given), feed.clock, ids=ids)
 
@@ -483,7 +487,7 @@ def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fail
         # A saved view moves on with the cluster: it knows the newest id alone.
         ids = {TopicName("t"): TopicId(topic_id)}
         feed = feed_with({tp(0): partition_view(0, end, topic_id=TopicId(topic_id))}, last_run_topic_ids=ids)
-        return planner(feed, ids=TopicIdStore(tmp_path, "s"), startingOffsets="earliest", **options)
+        return named_planner(feed, TopicIdStore(tmp_path, "s"), startingOffsets="earliest", **options)
 
     first = run("id-1", 10)
     start = first.initial_offsets()
@@ -512,7 +516,7 @@ def test_given_a_partition_that_was_never_read_when_its_topic_is_made_anew_then_
 ) -> None:
     store = TopicIdStore(tmp_path, "s")
     store.save({tp(0): TopicId("id-1")})
-    plan = planner(feed_with({tp(0): partition_view(0, 9, topic_id=TopicId("id-2"))}), ids=store)
+    plan = named_planner(feed_with({tp(0): partition_view(0, 9, topic_id=TopicId("id-2"))}), store)
     assert plan.latest_offsets({"t": {}}, None) == {"t": {"0": 9}}
     assert store.load() == {tp(0): TopicId("id-2")}
 
