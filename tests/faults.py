@@ -3,8 +3,10 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from enum import Enum
+from random import Random
 
 HOST = "127.0.0.1"
 
@@ -66,6 +68,74 @@ def garbage_speaker(kind: Garbage = Garbage.HTTP, *, greets: bool = False) -> It
 
     with _server(talk, close_after=True) as address:
         yield address
+
+
+class Babble(Enum):
+    """How a broker that is out of its mind answers a request of Kafka's protocol; each by a seed.
+
+    One kind is missing: a list of API versions with a negative length, under the right correlation id, makes librdkafka
+    2.16 abort the process (`rd_malloc`). No accident does that, and nothing outside librdkafka can prevent it.
+    """
+
+    RANDOM = "a frame of random bytes under the right correlation id"
+    WRONG_ID = "a well-formed answer to a request nobody sent"
+    CUT = "the first half of a frame, then the end"
+    HUGE = "a frame that announces a gigabyte and goes on for ever"
+    HUGE_COUNTS = "arrays with two billion entries"
+    TRICKLE = "a right length, and then a byte now and then"
+
+
+@contextlib.contextmanager
+def babbler(kind: Babble, *, seed: int) -> Iterator[str]:
+    """Yield an address whose broker reads requests and answers each one so."""
+    random = Random(f"{kind.name} {seed}")
+
+    def talk(client: socket.socket) -> None:
+        while (request := _frame(client)) is not None:
+            for part in _babble(kind, request[4:8], random):
+                client.sendall(part)
+            if kind is Babble.CUT:
+                return
+
+    with _server(talk, close_after=True) as address:
+        yield address
+
+
+def _frame(client: socket.socket) -> bytes | None:
+    """Read one request: length, key, version, correlation id, the rest."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        chunk = client.recv(65_536)
+        if not chunk:
+            return None
+        data += chunk
+    return data[4:]
+
+
+def _babble(kind: Babble, correlation: bytes, random: Random) -> Iterator[bytes]:
+    body = random.randbytes(random.randint(1, 2_000))
+    match kind:
+        case Babble.RANDOM:
+            yield _framed(correlation + body)
+        case Babble.WRONG_ID:
+            yield _framed(random.randbytes(4) + b"\x00\x00" + b"\x00" * 60)
+        case Babble.CUT:
+            yield _framed(correlation + body)[: random.randint(1, 8)]
+        case Babble.HUGE:
+            yield (2**30).to_bytes(4, "big") + correlation
+            for _ in range(200):
+                yield random.randbytes(65_536)
+        case Babble.HUGE_COUNTS:
+            yield _framed(correlation + b"\x00\x00" + b"\x7f\xff\xff\xff" * 16)
+        case Babble.TRICKLE:
+            yield len(correlation + body).to_bytes(4, "big") + correlation
+            for byte in body[:40]:
+                time.sleep(0.05)
+                yield bytes([byte])
+
+
+def _framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
 
 
 UNRESOLVABLE = "no-such-broker.invalid:9092"
