@@ -41,7 +41,21 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 
 .PHONY: test
 test: check ## Everything above, then real brokers and real Spark
-	$(BIN)/python -m pytest tests/contract tests/integration tests/spark
+	$(BIN)/python -m pytest tests/contract tests/integration tests/page tests/spark
+
+.PHONY: test-page
+test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "install chromium first: apt-get install chromium"; exit 2; }
+	@npm install --silent --no-save --prefix build/axe axe-core@4
+	$(BIN)/python -m pytest tests/page
+
+.PHONY: pictures
+pictures: setup ## Take the pictures of the status page again: real brokers, a real Chromium (2 minutes)
+	$(BIN)/python -m tests.page.pictures
+
+.PHONY: fuzz
+fuzz: setup ## Every route of the API with hundreds of requests made from its description (10 minutes)
+	FUZZ_EXAMPLES=300 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_service_fuzz.py
 
 .PHONY: demo
 demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)

@@ -34,6 +34,10 @@ _MARKS = {
     "unasked": ("soft", "○ not asked yet"),
 }
 """Sign, word and colour say the same: nobody needs to see the colour."""
+_BROKER_HEAD = ("Address", "Broker", "Condition", "Why", "Since", "#Leads", "In the list")
+_TOPIC_HEAD = ("Topic", "#Partitions", "#Parked", "Why parked")
+_CONSUMER_HEAD = ("Consumer", "Kind", "#Lag", "Applied generation", "#Parked", "Still lists, though not alive")
+_EVENT_HEAD = ("When", "What")
 _WORST = ("rejected", "quarantined", "unasked", "healthy")
 _STATES = {
     LoopState.FRESH: "good",
@@ -57,12 +61,18 @@ def page(service: Service) -> Response:
     headers["Content-Security-Policy"] = f"{_POLICY}; style-src {_hash(_CSS)}; script-src {_hash(_JS)}"
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Referrer-Policy"] = "no-referrer"
-    return Response(_frame(body), media_type="text/html", headers=headers)
+    states = ", ".join(
+        f"{escape(hub.cluster.name)} {told.view.state.value}"
+        for hub in service.hubs.values()
+        if (told := hub.shown()) is not None
+    )
+    title = f"{states or 'starting'} - kafka-discovery"
+    return Response(_frame(body, title), media_type="text/html", headers=headers)
 
 
-def _frame(body: str) -> str:
+def _frame(body: str, title: str) -> str:
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>kafka-discovery</title>"
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<noscript><meta http-equiv='refresh' content='5'></noscript>"
         f"<style>{_CSS}</style></head><body><header><h1>kafka-discovery</h1>"
@@ -82,6 +92,7 @@ def _section(service: Service, cluster: Cluster) -> str:
     state = f"<span class='state {_STATES[view.state]}'>{view.state.value}</span>"
     return (
         f"<section id='c-{name}' aria-labelledby='h-{name}'><h2 id='h-{name}'>{name}{state}</h2>"
+        f"<p class='soft id'>Cluster id: {escape(str(view.cluster_id or 'not known yet'))}</p>"
         f"<p class='sentence' aria-live='polite'>{escape(view.sentence)}</p>{_fatal(view)}"
         f"{_tiles(service, cluster, view)}{_brokers(cluster, shown, now)}{_topics(cluster, view, now)}"
         f"{_consumers(service, cluster, view)}{_events(cluster, now)}</section>"
@@ -97,25 +108,25 @@ def _tiles(service: Service, cluster: Cluster, view: FeedView) -> str:
     alive = sum(report.verdict is not None and report.verdict.value == "alive" for report in view.addresses.values())
     parked = sum(one.parked_reason is not None for one in view.partitions.values())
     consumers = service.registry.all(service.clock.monotonic(), cluster.name)
+    everybody = len(view.addresses)
     tiles = [
-        ("Addresses alive", f"{alive} of {len(view.addresses)}"),
-        ("Confirmed", "never" if age is None else f"{_span(age)} ago"),
-        ("Generation", str(view.generation)),
-        ("Topics", str(len({tp.topic for tp in view.partitions}))),
-        ("Partitions", f"{len(view.partitions)}"),
-        ("Parked", str(parked)),
-        ("Consumers", str(len(consumers))),
-        ("Cluster id", str(view.cluster_id or "not known yet")),
+        ("Addresses alive", f"{alive} of {everybody}", "" if alive == everybody else "wait" if alive else "bad"),
+        ("Confirmed", "never" if age is None else f"{_span(age)} ago", ""),
+        ("Partitions", str(len(view.partitions)), ""),
+        ("Parked", str(parked), "bad" if parked else ""),
+        ("Topics", str(len({tp.topic for tp in view.partitions})), ""),
+        ("Consumers", str(len(consumers)), ""),
+        ("Generation", str(view.generation), ""),
     ]
-    return "<dl class='tiles'>" + "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in tiles) + "</dl>"
+    told = "".join(f"<div><dt>{name}</dt><dd class='{kind}'>{escape(text)}</dd></div>" for name, text, kind in tiles)
+    return f"<dl class='tiles'>{told}</dl>"
 
 
 def _brokers(cluster: Cluster, shown: Shown, now: float) -> str:
     told = brokers_document(cluster, shown)["brokers"]
     told.sort(key=lambda b: (_WORST.index(b["condition"]), b["broker_id"] is None, b["broker_id"] or 0))
     rows = [_broker(cluster, one, now) for one in told[:_ROWS]]
-    head = ("Address", "Broker", "Condition", "Why", "Since", "#Leads", "In the list")
-    return _table(cluster, "Brokers", head, rows, len(told))
+    return _table(cluster, "Brokers", _BROKER_HEAD, rows, len(told))
 
 
 def _broker(cluster: Cluster, one: dict[str, Any], now: float) -> str:
@@ -133,7 +144,7 @@ def _broker(cluster: Cluster, one: dict[str, Any], now: float) -> str:
         f"<td class='number'>{one['leads_partitions']}</td>",
         f"<td>{'configured' if one['configured'] else 'learned'}</td>",
     ]
-    return _row(cluster, "b", one["address"], cells, state=one["condition"])
+    return _row(cluster, "b", _BROKER_HEAD, one["address"], cells, state=one["condition"])
 
 
 def _topics(cluster: Cluster, view: FeedView, now: float) -> str:
@@ -152,8 +163,8 @@ def _topics(cluster: Cluster, view: FeedView, now: float) -> str:
             f"<td class='number {kind}'>{len(out) or '-'}</td>",
             f"<td class='why'>{_reasons(cluster, name, out, now)}</td>",
         ]
-        rows.append(_row(cluster, "t", name, cells, state=str(len(out))))
-    return _table(cluster, "Topics", ("Topic", "#Partitions", "#Parked", "Why parked"), rows, len(names))
+        rows.append(_row(cluster, "t", _TOPIC_HEAD, name, cells, state=str(len(out))))
+    return _table(cluster, "Topics", _TOPIC_HEAD, rows, len(names))
 
 
 def _reasons(cluster: Cluster, topic: str, out: Sequence[tuple[int, str, float | None]], now: float) -> str:
@@ -183,23 +194,31 @@ def _consumers(service: Service, cluster: Cluster, view: FeedView) -> str:
             f"<td class='number'>{len(one.parked) or '-'}</td>",
             f"<td class='{'bad' if bad else 'soft'}'>{escape(bad) or 'none'}</td>",
         ]
-        rows.append(_row(cluster, "q", one.id, cells, state=str(said["behind"])))
-    head = ("Consumer", "Kind", "#Lag", "Applied generation", "#Parked", "Still lists, though not alive")
-    return _table(cluster, "Consumers", head, rows, len(living), nothing="Nobody has reported lately.")
+        rows.append(_row(cluster, "q", _CONSUMER_HEAD, one.id, cells, state=str(said["behind"])))
+    return _table(cluster, "Consumers", _CONSUMER_HEAD, rows, len(living), nothing="Nobody has reported lately.")
 
 
 def _events(cluster: Cluster, now: float) -> str:
     rows = []
     for one in reversed(cluster.timeline.since(0, limit=_EVENTS)):
         cells = [f"<td>{escape(one.event.sentence)}</td>"]
-        rows.append(_row(cluster, "e", str(one.number), cells, state="", head=_clock(one.wall, now)))
-    return _table(cluster, "What happened", ("When", "What"), rows, len(rows), nothing="Nothing yet.")
+        rows.append(_row(cluster, "e", _EVENT_HEAD, str(one.number), cells, state="", first=_clock(one.wall, now)))
+    return _table(cluster, "What happened", _EVENT_HEAD, rows, len(rows), nothing="Nothing yet.")
 
 
-def _row(cluster: Cluster, kind: str, name: str, cells: Iterable[str], *, state: str, head: str | None = None) -> str:
+def _row(
+    cluster: Cluster, kind: str, heads: Sequence[str], name: str, cells: Iterable[str], *, state: str, first: str = ""
+) -> str:
+    """Return a row. It names its columns and roles itself: on a narrow screen it is shown as a list, not as a row."""
     identity = escape(f"{kind}-{cluster.name}-{name}", quote=True)
-    first = escape(name) if head is None else head
-    return f"<tr id='{identity}' data-state='{escape(state)}'><th scope='row'>{first}</th>{''.join(cells)}</tr>"
+    told = "".join(
+        cell.replace("<td", f"<td role='cell' data-label='{head.removeprefix('#')}'", 1)
+        for head, cell in zip(heads[1:], cells, strict=True)
+    )
+    return (
+        f"<tr role='row' id='{identity}' data-state='{escape(state)}'>"
+        f"<th role='rowheader' scope='row'>{first or escape(name)}</th>{told}</tr>"
+    )
 
 
 def _table(
@@ -209,19 +228,21 @@ def _table(
         return f"<h3>{title}</h3><p class='soft'>{nothing}</p>"
     number = " class='number'"
     columns = "".join(
-        f"<th scope='col'{number if one.startswith('#') else ''}>{one.removeprefix('#')}</th>" for one in head
+        f"<th role='columnheader' scope='col'{number if one.startswith('#') else ''}>{one.removeprefix('#')}</th>"
+        for one in head
     )
     more = f"<p class='soft'>{total - len(rows)} more: see the API.</p>" if total > len(rows) else ""
     label = escape(f"{title} of {cluster.name}", quote=True)
     identity = escape(f"r-{cluster.name}-{title.replace(' ', '-')}", quote=True)
     return (
-        f"<h3>{title}</h3><div class='scroll' id='{identity}' tabindex='0' role='region' aria-label='{label}'><table>"
-        f"<caption>{label}</caption><thead><tr>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{more}"
+        f"<h3>{title}</h3><div class='scroll' id='{identity}' tabindex='0' role='region' aria-label='{label}'>"
+        f"<table role='table'><caption>{label}</caption><thead role='rowgroup'><tr role='row'>{columns}</tr></thead>"
+        f"<tbody role='rowgroup'>{''.join(rows)}</tbody></table></div>{more}"
     )
 
 
 def _when(wall: float | None, now: float) -> str:
-    return "<td class='when'>-</td>" if wall is None else f"<td class='when'>{_clock(wall, now)}</td>"
+    return "<td class='when'>-</td>" if wall is None else f"<td class='when'><span>{_clock(wall, now)}</span></td>"
 
 
 def _clock(wall: float, now: float) -> str:
