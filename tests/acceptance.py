@@ -306,7 +306,13 @@ CASES = (
             "spark/test_source_options.py::test_given_a_start_when_a_query_begins_then_both_sources_give_the_same_rows",
         ),
     ),
-    open_("A52", "the rack is evaluated on the worker", "`kafka.client.rack` is passed to every worker as it is given"),
+    Case(
+        "A52",
+        "the rack is evaluated on the worker",
+        (
+            "unit/test_fetch_consumers.py::test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers_own",
+        ),
+    ),
     no("A53", "a broker stops in mid-write", _SINK),
     no("A54", "a retriable commit error is retried", _SINK),
     no("A55", "a scale-in before the first checkpoint aborts orphans", _SINK),

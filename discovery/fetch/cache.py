@@ -67,4 +67,5 @@ def close_all() -> None:
 
 def _key(settings: FetchSettings) -> _Key:
     options = tuple(sorted(settings.client_options.items()))
-    return (settings.engine, settings.include_headers, settings.batch_rows, settings.max_memory_bytes, options)
+    sizes = (settings.batch_rows, settings.max_memory_bytes)
+    return (settings.engine, settings.include_headers, settings.rack_variable, *sizes, options)

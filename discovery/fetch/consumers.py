@@ -1,5 +1,7 @@
 """Consumers of one worker process: built once per client configuration, aimed at exact offsets, whichever engine."""
 
+import logging
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,6 +13,7 @@ from discovery.fetch.client import Client, ClientFactory, Piece
 from discovery.fetch.ranges import FetchSettings
 from discovery.fetch.tuning import Limits, complete, limits_of, with_uncounted
 
+_log = logging.getLogger("kafka_discovery.fetch")
 _INTRODUCE_SECONDS = 1.0
 _WORTH_KEEPING_ROWS = 10_000
 _FIRST_ROWS = 100
@@ -28,6 +31,14 @@ _FATAL = {
     KafkaError._AUTHENTICATION: FailureKind.AUTH,  # noqa: SLF001
     KafkaError._SSL: FailureKind.TLS,  # noqa: SLF001
 }
+
+
+def _rack(variable: str | None) -> dict[str, str]:
+    """Say where this very worker runs: a broker near it may then answer. Without the variable the leaders do."""
+    rack = os.environ.get(variable, "").strip() if variable else ""
+    if variable and not rack:
+        _log.warning("clientRackVariable: %s is not set for this worker, so it reads from the leaders", variable)
+    return {"client.rack": rack} if rack else {}
 
 
 class CachedConsumer:
@@ -48,7 +59,7 @@ class CachedConsumer:
         self._client = self._build()
 
     def _build(self) -> Client:
-        options = complete(self.settings.client_options, self._limits)
+        options = {**complete(self.settings.client_options, self._limits), **_rack(self.settings.rack_variable)}
         return self._make_client(options, self.brokers, headers=self.settings.include_headers, on_error=self._on_error)
 
     def aim(self, starts: Mapping[TopicPartition, int]) -> None:

@@ -27,5 +27,7 @@ class FetchSettings:
     batch_rows: int = 10_000
     engine: str = "auto"
     """`native`, `python`, or `auto`: native where it works here, else python with one warning."""
+    rack_variable: str | None = None
+    """The environment variable that tells each worker its rack; None: `client.rack` is the same everywhere."""
     max_memory_bytes: int = 64 << 20
     """Bounds what one worker process holds of records that were not handed on yet."""

@@ -69,6 +69,7 @@ KNOWN = (
     "discoveryTokenFile",
     "discoveryMaxAge",
     "groupIdPrefix",
+    "clientRackVariable",
     "fetchEngine",
     "fetchMaxMemory",
     *cut_options.NAMES,
@@ -117,6 +118,7 @@ class SourceOptions:
     discovery_token_file: Path | None = None
     discovery_max_age_seconds: float = 10.0
     group_id_prefix: str = "spark-kafka-discovery"
+    rack_variable: str | None = None
     fetch_engine: str = "auto"
     fetch_max_memory_bytes: int = 64 << 20
     notes: tuple[str, ...] = ()
@@ -193,6 +195,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         discovery_max_age_seconds=parse_duration(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
+        rack_variable=_rack_variable(given),
         fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
         fetch_max_memory_bytes=parse_size(
             given.get("fetchMaxMemory", "64m"), option="fetchMaxMemory", least="8m", most="4g"
@@ -258,6 +261,13 @@ def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
 def _restarts(given: Mapping[str, str]) -> bool:
     default = "fail" if _flag("failOnDataLoss", given.get("failOnDataLoss", "true")) else "restart"
     return _one_of("onTopicRecreated", given.get("onTopicRecreated", default), ("fail", "restart")) == "restart"
+
+
+def _rack_variable(given: Mapping[str, str]) -> str | None:
+    variable = _optional(given, "clientRackVariable", _name)
+    if variable is not None and "kafka.client.rack" in given:
+        raise ConfigError("clientRackVariable: kafka.client.rack says the rack of all workers; remove one of the two")
+    return variable
 
 
 def _need_group(group: str | None, options: Mapping[str, bool]) -> None:

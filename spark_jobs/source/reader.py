@@ -270,6 +270,7 @@ def fetch_settings(options: SourceOptions) -> FetchSettings:
         },
         include_headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,
+        rack_variable=options.rack_variable,
         engine=options.fetch_engine,
         max_memory_bytes=options.fetch_max_memory_bytes,
     )

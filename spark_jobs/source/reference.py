@@ -348,6 +348,16 @@ ROWS = (
         ("contract/test_fetch_engines.py::test_given_odd_records_when_both_read_then_every_byte_is_equal", _MISTAKES),
     ),
     Row(
+        "clientRackVariable",
+        "",
+        "new",
+        "An environment variable that tells each worker its rack (`client.rack`): a replica near it may answer; "
+        "`kafka.client.rack` is one rack for all. A worker without it says so and reads from the leaders.",
+        (
+            "unit/test_fetch_consumers.py::test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers_own",
+        ),
+    ),
+    Row(
         "fetchMaxMemory",
         "64m",
         "new",

@@ -93,6 +93,18 @@ def test_given_large_keys_when_read_then_fewer_messages_are_prefetched_from_the_
     assert ScriptedClient.made[-1] is again, "once is enough"
 
 
+def test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = FetchSettings(rack_variable="NODE_ZONE")
+    monkeypatch.setenv("NODE_ZONE", "eu-1a")
+    assert consumer(settings)[1].options["client.rack"] == "eu-1a"
+    assert "client.rack" not in consumer()[1].options
+    monkeypatch.delenv("NODE_ZONE")
+    assert "client.rack" not in consumer(settings)[1].options
+    assert "clientRackVariable: NODE_ZONE is not set for this worker" in caplog.text
+
+
 def test_given_a_stream_that_stands_there_when_aimed_then_it_is_not_touched() -> None:
     ours, client = consumer()
     ours.aim({P0: 0, P1: 5})

@@ -84,6 +84,10 @@ T = {**REQUIRED, "subscribe": "t"}
         ({**T, "onParked": "wait"}, "onParked: 'wait' is not one of continue, hold"),
         ({**T, "startupTimeout": "10"}, "startupTimeout: '10' is not a duration above zero"),
         ({**T, "fetchEngine": "fast"}, "fetchEngine: 'fast' is not one of auto, native, python"),
+        (
+            {**T, "clientRackVariable": "ZONE", "kafka.client.rack": "r"},
+            "clientRackVariable: kafka.client.rack says the rack of all workers; remove one of the two",
+        ),
         ({**T, "fetchMaxMemory": "much"}, "fetchMaxMemory: 'much' is not a size; write a whole number with a unit"),
         ({**T, "fetchMaxMemory": "64 x"}, "fetchMaxMemory: '64 x' is not a size"),
         ({**T, "fetchMaxMemory": "1m"}, "fetchMaxMemory: '1m' is outside 8m to 4g"),
