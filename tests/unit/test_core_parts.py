@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 
 from discovery.core.answers import OffsetsAnswer
@@ -237,3 +239,24 @@ def test_given_a_gateway_error_when_shown_then_it_is_its_detail() -> None:
 
 def test_given_a_partition_when_shown_then_it_reads_as_kafkas_tools_write_it() -> None:
     assert str(T0) == "t-0"
+
+
+def test_given_a_hundred_loops_when_brokers_return_then_all_find_them_at_once_and_ask_the_dead_apart() -> None:
+    everybody = [address(n) for n in range(1, 13)]
+    loops = [initial_state(everybody, salt=salt) for salt in range(100)]
+    asked: dict[int, Counter[BrokerAddress]] = {}
+    for step in range(400):
+        now = step * 0.25
+        for number, state in enumerate(loops):
+            wanted = due(state, policy=POLICY, now=now).full
+            asked.setdefault(int(now), Counter()).update(wanted)
+            numbers = [everybody.index(a) + 1 for a in wanted]
+            answers = [alive(n, *range(1, 9)) if now >= 20 and n <= 8 else dead(n) for n in numbers]
+            loops[number] = run(state, *answers, now=now).state if answers else state
+        if now == 21.25:
+            assert all(len(state.living) >= 2 for state in loops), "one interval after the return"
+    busiest = [max(counts.values(), default=0) for second, counts in asked.items() if second >= 10]
+    assert max(busiest) <= 100, "a loop asks an address once a second at most"
+    dead_ones = [asked[second][address(n)] for second in range(70, 100) for n in range(9, 13)]
+    assert 1 <= sum(dead_ones) / len(dead_ones) <= 6
+    assert max(dead_ones) <= 20, "they do not come back together"
