@@ -97,6 +97,7 @@ class SidecarFeed:
         self._acked: dict[str, Any] = {}
         self._positions: Mapping[TopicPartition, int] = {}
         self._complaint = ""
+        self._lost_id = False
         self._view = FeedView(
             version=0,
             generation=Generation(0),
@@ -449,10 +450,21 @@ class SidecarFeed:
 
     def _report(self) -> None:
         while not self._stopping.is_set():
-            self._quietly(lambda: self._client.report(self._consumer_id, self._document()))
+            self._quietly(self._report_once)
             self._report_now.wait(_REPORT_SECONDS)
             self._report_now.clear()
             self._stopping.wait(_RETRY_SECONDS)
+
+    def _report_once(self) -> None:
+        try:
+            self._client.report(self._consumer_id, self._document())
+        except ConsumerIdTakenError as error:
+            if not self._lost_id:
+                remedy = "this reader was silent too long: stop one of the two"
+                _log.warning("consumer_id_lost", consumer=self._consumer_id, error=str(error), remedy=remedy)
+            self._lost_id = True
+        else:
+            self._lost_id = False
 
     def _document(self) -> dict[str, Any]:
         with self._lock:
