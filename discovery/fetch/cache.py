@@ -32,6 +32,7 @@ def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client:
     if found is None:
         return CachedConsumer(settings, brokers, make_client)
     cached = found[0]
+    cached.present_brokers = tuple(brokers)
     if cached.failure or (cached.all_down and cached.brokers != tuple(brokers)):
         cached.positions.clear()
         cached.rebuild(brokers)

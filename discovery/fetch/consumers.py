@@ -47,6 +47,9 @@ class CachedConsumer:
     def __init__(self, settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client: ClientFactory) -> None:
         """Build the client; it connects in the background."""
         self.brokers = tuple(brokers)
+        """Whom the client was built with."""
+        self.present_brokers = self.brokers
+        """The list of the task that uses it now: a client that goes on undisturbed keeps an older one."""
         self.settings = settings
         self.positions: dict[TopicPartition, int] = {}
         """Offset that the stream delivers next, by assigned partition."""
@@ -151,7 +154,7 @@ class CachedConsumer:
         fewer = with_uncounted(self._limits, uncounted_bytes)
         if fewer.queue_messages < self._limits.queue_messages // 2:
             self._limits = fewer
-            self.rebuild(self.brokers)
+            self.rebuild(self.present_brokers)
 
     def watermarks(self, tp: TopicPartition, timeout_seconds: float) -> tuple[int, int] | None:
         """Ask the leader for the earliest and the end offset; None when it does not answer.
@@ -184,7 +187,7 @@ class CachedConsumer:
         """
         starts = dict(self.positions)
         self.close()
-        self.brokers = tuple(brokers)
+        self.brokers = self.present_brokers = tuple(brokers)
         self.positions, self.failure, self.all_down = {}, None, False
         self._introduced = set()
         self._client = self._build()

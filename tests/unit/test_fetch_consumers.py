@@ -77,6 +77,20 @@ def rows_of(count: int, row_bytes: int) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array([b"x" * row_bytes] * count, pa.binary())})
 
 
+def test_given_another_list_when_a_kept_client_is_built_anew_then_it_is_the_present_one() -> None:
+    settings = FetchSettings()
+    kept = take(settings, BROKERS, ScriptedClient)
+    give_back(kept)
+    again = take(settings, OTHERS, ScriptedClient)
+    assert again is kept
+    assert ScriptedClient.made[-1].brokers == BROKERS, "a changed list alone is no reason to start over"
+    again.aim({P0: 0})
+    batch = pa.record_batch({"key": pa.array([b"k" * 10_000], pa.binary()), "value": pa.array([b""], pa.binary())})
+    ScriptedClient.made[-1].pieces.append(Piece(batch=batch, reached={P0: 1}, heard=True))
+    again.read({P0: 100}, None, 0.0)
+    assert ScriptedClient.made[-1].brokers == OTHERS == again.brokers
+
+
 def test_given_large_keys_when_read_then_fewer_messages_are_prefetched_from_the_same_place() -> None:
     ours, client = consumer()
     ours.aim({P0: 0})
