@@ -297,19 +297,22 @@ class Planner:
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
         self._patience.expect_life(view)
-        # What is held may be free again without any news of Kafka.
-        tick = int(self._clock.monotonic() * _LOOKS_PER_SECOND) if self._held else None
-        asked = (view.version, max_rows, start, self._pace.is_due(), tick)
-        if asked != self._asked:
+        asked = (view.version, max_rows, start, self._pace.is_due())
+        if (*asked, self._tick()) != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
             self._asked = None
             with without_collection():
                 self._answered = self._plan(self._parse(start), view, max_rows)
-            self._asked = asked
+            self._asked = (*asked, self._tick())
             self._stands(start)
             self._ack(view)
             self.feed.report(self._parse(start))
         return same_or(start, self._answered)
+
+    def _tick(self) -> int | None:
+        """What is held, or waits for somebody to confirm its loss, may be free again without any news of Kafka."""
+        is_open = self._held or self._checked is None
+        return int(self._clock.monotonic() * _LOOKS_PER_SECOND) if is_open else None
 
     def _plan(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
         self.plans_made += 1

@@ -429,6 +429,17 @@ def test_given_a_topic_that_seems_recreated_when_nobody_confirms_then_no_record_
     assert plan.latest_offsets(start, None) == {"t": {"0": 0}}
 
 
+def test_given_a_loss_that_nobody_confirms_when_the_cluster_stands_still_then_it_is_asked_about_again() -> None:
+    feed, plan = losing(partition_view(0, 50, topic_id=TopicId("id-2")))
+    feed.reachable = False
+    start = {"t": {"0": 10}}
+    assert plan.latest_offsets(start, None) is start
+    feed.reachable = True
+    feed.clock.advance(seconds=20)
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(start, None)
+
+
 def test_given_a_false_alarm_when_a_fresh_answer_denies_it_then_the_query_goes_on() -> None:
     feed, plan = losing(partition_view(0, 3))
     feed.refreshed.append(view_of({tp(0): partition_view(0, 25)}))
