@@ -10,6 +10,8 @@ from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse
 KINDS = ("spark", "cli", "unknown")
 _MOST = 10_000
 _LONGEST = 200
+_MOST_ENTRIES = 1_000_000
+"""Positions, parked partitions and addresses of all consumers together: what bounds the memory of their reports."""
 _LEASE_SECONDS = 10.0
 """An id is its holder's for so long after each report, five times as often as a living one reports."""
 
@@ -42,6 +44,11 @@ class Consumer:
     parked: Mapping[TopicPartition, str] = field(default_factory=dict)
     bootstrap_servers: tuple[BrokerAddress, ...] = ()
 
+    @property
+    def entries(self) -> int:
+        """How much of it must be kept."""
+        return len(self.positions) + len(self.parked) + len(self.bootstrap_servers)
+
     def is_behind(self, generation: int) -> bool:
         """Tell whether something was discovered that it has not applied."""
         return self.acked_generation < generation
@@ -54,6 +61,7 @@ class Registry:
         """Forget whoever says nothing for so long."""
         self.silence_seconds = silence_seconds
         self._consumers: dict[str, Consumer] = {}
+        self._entries = 0
 
     def put(self, consumer: Consumer) -> None:
         """Keep a report.
@@ -70,13 +78,17 @@ class Registry:
             )
         if known is None and len(self._consumers) >= _MOST:
             raise ConflictError(f"{_MOST} consumers are known already; that is the limit")
+        more = consumer.entries - (known.entries if known else 0)
+        if more > 0 and self._entries + more > _MOST_ENTRIES:
+            raise ConflictError(f"all reports together may name {_MOST_ENTRIES} partitions and addresses; report fewer")
+        self._entries += more
         self._consumers[consumer.id] = consumer
 
     def drop(self, consumer_id: str, instance: str | None = None) -> None:
         """Forget one; where an instance is named, only if it still has this id."""
         known = self._consumers.get(consumer_id)
         if known is not None and instance in {None, known.instance}:
-            del self._consumers[consumer_id]
+            self._remove(consumer_id)
 
     def all(self, now: float, cluster: str | None = None) -> list[Consumer]:
         """Return the living, by id."""
@@ -97,7 +109,10 @@ class Registry:
     def _forget(self, now: float) -> None:
         silent = [i for i, c in self._consumers.items() if now - c.heard_at > self.silence_seconds]
         for one in silent:
-            del self._consumers[one]
+            self._remove(one)
+
+    def _remove(self, consumer_id: str) -> None:
+        self._entries -= self._consumers.pop(consumer_id).entries
 
 
 def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> Consumer:
@@ -108,6 +123,8 @@ def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> 
 
     Runs: anywhere (pure).
     """
+    if len(consumer_id) > _LONGEST:
+        raise BadReportError(f"id: it has {len(consumer_id)} characters; at most {_LONGEST} are kept")
     if not isinstance(raw, dict):
         raise BadReportError('the body must be a JSON object like {"instance": "…", "acked_generation": 3}')
     known = {"instance", "cluster", "kind", "acked_generation", "positions", "parked", "bootstrap_servers"}

@@ -25,6 +25,9 @@ _CALM_SECONDS = 0.05
 _REMEMBERED = 256
 """Versions for which changes can be told; a follower further behind gets a whole view."""
 
+_KEPT_ANSWERS = 64
+"""Different answers to followers kept per version: each may hold fifty thousand partitions."""
+
 
 class TooManyWaitersError(DiscoveryError):
     """The cap of waiting requests is reached."""
@@ -152,7 +155,10 @@ class Hub:
             document = encode_view(
                 view, position=self.position, since=since, partitions=wanted, scope=self.cluster.scope
             )
-            self._follow_cache[place] = encoded(document)
+            body = encoded(document)
+            if len(self._follow_cache) >= _KEPT_ANSWERS:
+                return body
+            self._follow_cache[place] = body
         return self._follow_cache[place]
 
     def cached(self, name: object, shown: Shown, make: Callable[[], dict[str, Any]]) -> bytes:

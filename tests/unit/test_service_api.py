@@ -13,7 +13,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from discovery.config.logs import set_level
-from discovery.service import openapi
+from discovery.service import consumers, openapi
 from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.fakes.service import Running, running, settings_of
 
@@ -125,6 +125,7 @@ WRONG = [
     ("POST", f"{C}/resolve", '{"offsets": {"t": {"0": 5}}}', 400, 'write {"offsets"'),
     ("POST", f"{C}/resolve", '{"offsets": [], "timestamps": []}', 400, 'write {"offsets"'),
     ("POST", f"{C}/resolve?isolation=dirty", '{"offsets": {"t": {"0": -1}}}', 400, "isolation: 'dirty'"),
+    ("PUT", f"/v1/consumers/{'c' * 201}", "{}", 400, "id: it has 201 characters; at most 200 are kept"),
     ("PUT", "/v1/consumers/c", '{"colour": 1}', 400, "colour: unknown field; known are"),
     ("PUT", "/v1/consumers/c", "[]", 400, "the body must be a JSON object"),
     ("PUT", "/v1/consumers/c", '{"acked_generation": -1}', 400, "acked_generation: it must be a whole number"),
@@ -324,5 +325,35 @@ def test_given_a_consumer_that_reports_when_listed_then_lag_ack_and_dead_address
         assert (await get(one, f"{C}/status")).json()["consumers"] == 1
         assert (await one.api.delete("/v1/consumers/q1")).status_code == 204
         assert (await get(one, "/v1/consumers")).json()["consumers"] == []
+
+    play(tmp_path, story)
+
+
+def test_given_reports_that_name_too_much_when_put_then_memory_stays_bounded_and_room_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "_MOST_ENTRIES", 10)
+
+    async def story(one: Running, _: FakeCluster) -> None:
+        def report(count: int) -> dict[str, Any]:
+            return {"instance": "i", "positions": {"t": {str(index): 0 for index in range(count)}}}
+
+        assert (await one.api.put("/v1/consumers/a", json=report(8))).status_code == 200
+        refused = described(await one.api.put("/v1/consumers/b", json=report(3)))
+        assert (refused.status_code, "may name 10 partitions" in refused.json()["error"]) == (409, True)
+        assert (await one.api.put("/v1/consumers/a", json=report(7))).status_code == 200
+        assert (await one.api.put("/v1/consumers/b", json=report(3))).status_code == 200
+        assert (await one.api.delete("/v1/consumers/a")).status_code == 204
+        assert (await one.api.put("/v1/consumers/b", json=report(10))).status_code == 200
+
+    play(tmp_path, story)
+
+
+def test_given_followers_with_a_hundred_wishes_when_answered_then_few_answers_are_kept(tmp_path: Path) -> None:
+    async def story(one: Running, _: FakeCluster) -> None:
+        for index in range(100):
+            told = await get(one, f"{C}/follow?pattern=t%7C{index}&wait=0s")
+            assert len(told.json()["topics"]["t"]["partitions"]) == 3
+        assert len(one.service.hub("main")._follow_cache) <= 64
 
     play(tmp_path, story)
