@@ -44,7 +44,7 @@ def cpu_seconds(pid: int) -> float:
 
 def settled(one: ServiceProcess, partitions: int) -> int:
     """Wait until all is known, and return the generation."""
-    eventually(lambda: one.json("/v1/status")["partitions"] == partitions, 120, "all partitions")
+    eventually(lambda: one.json("/v1/status").get("partitions") == partitions, 120, "all partitions")
     eventually(lambda: one.json("/v1/status")["parked"] == 0, 120, "all offsets")
     while True:
         told = one.json("/v1/status")["generation"]

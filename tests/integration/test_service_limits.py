@@ -1,0 +1,104 @@
+"""Clients that mean harm: many at once, byte by byte, without end. Others go on being served."""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import eventually
+from tests.support_service import ServiceProcess, serving
+
+DEAD = "127.0.0.1:1"
+MOST = 60
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service with small limits."""
+    folder = tmp_path_factory.mktemp("limits")
+    config = folder / "config.toml"
+    config.write_text(
+        '[api]\nrequest_timeout_seconds = "2s"\nwaiters_max = 20\nbody_max_bytes = 2048\n'
+        f"connections_max = {MOST}\nheader_max_bytes = 4096\n"
+    )
+    with serving(DEAD, folder, "--config", str(config)) as one:
+        yield one
+        resident = int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert resident < 150_000_000
+
+
+def connect(service: ServiceProcess) -> socket.socket:
+    host, _, port = service.api.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def told(connection: socket.socket) -> bytes:
+    """Return all that comes until the other side hangs up."""
+    heard = b""
+    with contextlib.suppress(OSError):
+        while chunk := connection.recv(65_536):
+            heard += chunk
+    return heard
+
+
+def test_given_clients_that_trickle_when_others_ask_then_those_are_served_and_the_slow_are_cut_off(
+    service: ServiceProcess,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(service)) for _ in range(MOST - 10)]
+        for connection in slow:
+            connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        began = time.monotonic()
+        while time.monotonic() - began < 1:
+            for connection in slow:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+            assert service.get("/v1/status").status_code in {200, 503}
+            assert service.probe("/livez").status_code == 200
+        for connection in slow:
+            connection.settimeout(30)
+            assert b" 200 " not in told(connection)
+    eventually(lambda: service.get("/v1/clusters").status_code == 200, 30, "room for others")
+
+
+def test_given_more_connections_than_allowed_when_they_ask_then_some_get_503_and_room_comes_back(
+    service: ServiceProcess,
+) -> None:
+    ask = b"GET /v1/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connect(service)) for _ in range(MOST + 20)]
+        time.sleep(0.2)  # all of them accepted; nothing of the service tells of it
+        held[-1].sendall(ask)
+        assert told(held[-1]).startswith(b"HTTP/1.1 503")
+        assert service.probe("/livez").status_code == 200
+    eventually(lambda: service.get("/v1/clusters").status_code == 200, 30, "room for others")
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+def test_given_a_body_over_the_limit_when_sent_then_it_is_refused_and_not_kept(
+    service: ServiceProcess, *, chunked: bool
+) -> None:
+    framing = "Transfer-Encoding: chunked" if chunked else "Content-Length: 10000000"
+    head = f"PUT /v1/consumers/c HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{framing}\r\n\r\n".encode()
+    with connect(service) as connection:
+        connection.sendall(head)
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                connection.sendall(b"1000\r\n" + b" " * 4096 + b"\r\n" if chunked else b" " * 4096)
+        heard = told(connection)
+    assert not heard or heard.startswith(b"HTTP/1.1 413"), heard[:100]
+    assert service.get("/v1/clusters").status_code == 200
+
+
+def test_given_a_request_in_the_shape_of_two_when_sent_then_it_is_refused(service: ServiceProcess) -> None:
+    smuggled = (
+        b"POST /v1/resolve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\nGET /v1/consumers HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    )
+    with connect(service) as connection:
+        connection.sendall(smuggled)
+        assert b" 200 " not in told(connection)
