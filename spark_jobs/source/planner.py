@@ -192,6 +192,8 @@ class Planner:
         if self.cuts is not None:
             self.cuts.batch_is_over()
         only_begins = start == self._first != self._begins and not self._one_batch
+        # A query that only begins has nothing to take over from an earlier one of its name.
+        self._resumed = self._resumed or only_begins
         end = self._begins if only_begins else self._next_end(start, max_rows)
         if self._target is not None and end is start:
             end = self._wait_for_the_rest(self._target, start, max_rows)
@@ -265,13 +267,15 @@ class Planner:
         with without_collection():
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
-        if not self._patience.lived:
+        if not self._resumed:
+            # Tasks before any plan: a batch of an earlier run, be it the very first one, for which Spark asks anew
+            # where the query begins.
             view = self._patience.usable_view(
                 lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
             )
-            if self._first is None:
-                self._guard.resume(last, view)
-                self._guard.refuse_recreated(last, view)
+            self._resumed = True
+            self._guard.resume(last, view)
+            self._guard.refuse_recreated(last, view)
         if self.cuts is not None:
             first = self.cuts.true_start(first, end)
         if self.options.fail_on_data_loss and not self.options.restart_recreated:

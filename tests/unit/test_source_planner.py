@@ -498,7 +498,7 @@ def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fail
         # A saved view moves on with the cluster: it knows the newest id alone.
         ids = {TopicName("t"): TopicId(topic_id)}
         feed = feed_with({tp(0): partition_view(0, end, topic_id=TopicId(topic_id))}, last_run_topic_ids=ids)
-        return named_planner(feed, TopicIdStore(tmp_path, "s"), startingOffsets="earliest", **options)
+        return named_planner(feed, TopicIdStore(tmp_path, "s"), **{"startingOffsets": "earliest", **options})
 
     first = run("id-1", 10)
     start = first.initial_offsets()
@@ -508,6 +508,9 @@ def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fail
             run("id-2", 50).latest_offsets(end, None)
         with pytest.raises(DataLossError, match="topic t was recreated"):
             run("id-2", 50).tasks(start, end)
+        first_again = run("id-2", 50)
+        with pytest.raises(DataLossError, match="topic t was recreated"):
+            first_again.tasks(first_again.initial_offsets(), end)
     accepting = run("id-2", 50, onTopicRecreated="restart")
     back = accepting.latest_offsets(end, None)
     assert back == {"t": {"0": 0}}
@@ -520,6 +523,9 @@ def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fail
     anew = run("id-3", 5)
     assert anew.latest_offsets(anew.initial_offsets(), None) == {"t": {"0": 5}}
     assert run("id-3", 6).latest_offsets({"t": {"0": 5}}, None) == {"t": {"0": 6}}
+    latest = run("id-4", 5, startingOffsets="latest")
+    begins = latest.latest_offsets(latest.initial_offsets(), None)
+    assert latest.tasks(latest.initial_offsets(), begins)[0] == (), "a new query under an old name"
 
 
 def test_given_a_partition_that_was_never_read_when_its_topic_is_made_anew_then_nothing_is_lost(
