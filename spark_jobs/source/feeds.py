@@ -2,13 +2,12 @@
 
 import sys
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from discovery.core.clock import SystemClock
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.store.locations import default_state_dir
-from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.coordinator import RangeCoordinator
 from spark_jobs.source.coordinator_server import CoordinatorServer
 from spark_jobs.source.cut_options import CutOptions
@@ -17,6 +16,9 @@ from spark_jobs.source.ledger import Ledger
 from spark_jobs.source.options import SourceOptions
 from spark_jobs.source.start import is_living
 from spark_jobs.source.waiting import Patience
+
+if TYPE_CHECKING:
+    from discovery.store.topic_ids import TopicIdStore
 
 
 class FeedFactory(Protocol):
@@ -84,11 +86,13 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
     )
 
 
-def kept_ids(options: SourceOptions) -> TopicIdStore | None:
+def kept_ids(options: SourceOptions) -> "TopicIdStore | None":
     """Return where the topic ids of a named source are kept; None without a name.
 
     Runs: Spark's driver-side source runner; no I/O.
     """
+    from discovery.store.topic_ids import TopicIdStore  # noqa: PLC0415 - as in `embedded_feed`
+
     return TopicIdStore(options.state_dir or default_state_dir(), options.source_id) if options.source_id else None
 
 

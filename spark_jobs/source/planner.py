@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import KafkaUnreachableError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
-from discovery.store.topic_ids import TopicIdStore
 from spark_jobs.source.arbiter import Ticket
 from spark_jobs.source.bounded import Target, fresh_view
 from spark_jobs.source.bounds import STARTING, ByTimestamp
@@ -26,6 +25,9 @@ from spark_jobs.source.plan import Limits, OnParked, describe, plan_end
 from spark_jobs.source.start import existing, first_offsets, is_settled, moving, refuse_out_of_range
 from spark_jobs.source.timestamps import offsets_by_time
 from spark_jobs.source.waiting import Patience
+
+if TYPE_CHECKING:  # it logs through structlog, which no worker needs
+    from discovery.store.topic_ids import TopicIdStore
 
 _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
@@ -48,7 +50,7 @@ class Planner:
         clock: Clock | None = None,
         *,
         cuts: Cuts | None = None,
-        ids: TopicIdStore | None = None,
+        ids: "TopicIdStore | None" = None,
     ) -> None:
         """Plan over a feed that was started.
 
