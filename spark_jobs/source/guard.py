@@ -94,6 +94,8 @@ class LossGuard:
         for tp in start:
             if (known := view.last_run_topic_ids.get(tp.topic)) is not None:
                 self._topic_ids.setdefault(tp, known)
+        # Kept before it is judged: the saved view, of which it may come, moves on even if this run fails.
+        self._save()
 
     def refuse_recreated(self, planned: Offsets, view: FeedView) -> None:
         """Refuse to replay a batch over a topic that was made anew since it was planned.

@@ -538,6 +538,16 @@ def test_given_a_partition_that_was_never_read_when_its_topic_is_made_anew_then_
     assert store.load() == {tp(0): TopicId("id-2")}
 
 
+def test_given_an_id_that_only_the_saved_view_has_when_a_start_fails_by_it_then_the_next_start_fails_too(
+    tmp_path: Path,
+) -> None:
+    for last in ("id-1", "id-2"):
+        ids = {TopicName("t"): TopicId(last)}
+        feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
+        with pytest.raises(DataLossError, match="topic t was recreated"):
+            named_planner(feed, TopicIdStore(tmp_path, "s")).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
+
+
 def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_told_and_the_query_goes_on(
     tmp_path: Path,
 ) -> None:
