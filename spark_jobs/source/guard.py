@@ -97,8 +97,12 @@ class LossGuard:
         # Kept before it is judged: the saved view, of which it may come, moves on even if this run fails.
         self._save()
 
-    def refuse_recreated(self, planned: Offsets, view: FeedView) -> None:
-        """Refuse to replay a batch over a topic that was made anew since it was planned.
+    def identifies(self, view: FeedView) -> bool:
+        """Tell whether the present id of everything that was read before is known."""
+        return all(tp not in view.partitions or view.partitions[tp].topic_id is not None for tp in self._topic_ids)
+
+    def refuse_recreated(self, planned: Offsets, view: FeedView) -> frozenset[TopicPartition]:
+        """Refuse to replay a batch over a topic that was made anew since it was planned; return what is, if accepted.
 
         Raises:
             DataLossError: names the partitions.
@@ -106,6 +110,7 @@ class LossGuard:
         losses = [loss for loss in self._losses(planned, view) if loss.kind is LossKind.RECREATED]
         if losses and not self._restarts:
             raise DataLossError(summarize(tuple(losses)))
+        return frozenset(loss.topic_partition for loss in losses)
 
     def gone(self) -> set[TopicPartition]:
         """Return the partitions that do not exist any more, with the loss accepted."""

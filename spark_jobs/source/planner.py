@@ -33,6 +33,8 @@ _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
 """Least time between two lines about parked partitions: leaders move one by one."""
 _LOOKS_PER_SECOND = 5
+_IDS_SECONDS = 10.0
+"""How long a replay waits for the ids of topics that were read before; nobody may have the right to tell them."""
 _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
@@ -272,12 +274,8 @@ class Planner:
         if not self._resumed:
             # Tasks before any plan: a batch of an earlier run, be it the very first one, for which Spark asks anew
             # where the query begins.
-            view = self._patience.usable_view(
-                lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
-            )
-            self._resumed = True
-            self._guard.resume(last, view)
-            self._guard.refuse_recreated(last, view)
+            view, foreign = self._before_a_replay(last)
+            last = {tp: until for tp, until in last.items() if tp not in foreign}
         if self.cuts is not None:
             first = self.cuts.true_start(first, end)
         if self.options.fail_on_data_loss and not self.options.restart_recreated:
@@ -289,6 +287,16 @@ class Planner:
             start, end, view, make_tasks=lambda: self._pack(first, last, view), hold=hold
         )
         return tasks, view.bootstrap, ticket
+
+    def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
+        """Wait for life, and find what was made anew since the batch was planned: its old range is read nowhere."""
+        self._resumed = True
+        view = self._patience.usable_view(
+            lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
+        )
+        self._guard.resume(last, view)
+        view = self._patience.wait(self._guard.identifies, _IDS_SECONDS)
+        return view, self._guard.refuse_recreated(last, view)
 
     def _pack(self, first: Offsets, last: Offsets, view: FeedView) -> tuple[Task, ...]:
         new = [tp for tp in last if tp not in first and last[tp] > 0]

@@ -577,6 +577,30 @@ def test_given_a_batch_planned_over_a_topic_recreated_since_when_replayed_then_i
     feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
     with pytest.raises(DataLossError, match="was recreated"):
         planner(feed).tasks({"t": {"0": 5}}, {"t": {"0": 10}})
+    first = planner(feed, startingOffsets="earliest")
+    first.initial_offsets()
+    with pytest.raises(DataLossError, match="was recreated"):
+        first.tasks({"t": {"0": 0}}, {"t": {"0": 10}})
+    accepting = planner(feed, onTopicRecreated="restart")
+    assert accepting.tasks({"t": {"0": 5}}, {"t": {"0": 10}})[0] == ()
+    assert accepting.latest_offsets({"t": {"0": 10}}, None) == {"t": {"0": 0}}
+
+
+def test_given_a_replay_that_failed_over_a_recreated_topic_when_tried_again_then_it_fails_again(tmp_path: Path) -> None:
+    now_id, store = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, TopicIdStore(tmp_path, "s")
+    for saved in ("id-1", "id-2"):
+        plan = named_planner(feed_with(now_id, last_run_topic_ids={TopicName("t"): TopicId(saved)}), store)
+        with pytest.raises(DataLossError, match="was recreated"):
+            plan.tasks({"t": {"0": 5}}, {"t": {"0": 10}})
+
+
+def test_given_a_replay_when_the_new_id_of_its_topic_comes_late_then_it_is_waited_for() -> None:
+    ids = {TopicName("t"): TopicId("id-1")}
+    feed = feed_with({tp(0): partition_view(None, None, topic_id=None)}, last_run_topic_ids=ids)
+    later = view_of({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, version=2, last_run_topic_ids=ids)
+    feed.script += [feed.view()] * 2 + [later]
+    with pytest.raises(DataLossError, match="was recreated"):
+        planner(feed).tasks({"t": {"0": 5}}, {"t": {"0": 10}})
 
 
 def test_given_a_new_query_under_an_old_name_when_its_topic_is_another_then_nothing_is_lost() -> None:
@@ -584,6 +608,9 @@ def test_given_a_new_query_under_an_old_name_when_its_topic_is_another_then_noth
     feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
     plan = planner(feed, startingOffsets="earliest")
     assert plan.latest_offsets(plan.initial_offsets(), None) == {"t": {"0": 50}}
+    plan = planner(feed)
+    start = plan.initial_offsets()
+    assert plan.tasks(start, plan.latest_offsets(start, None))[0] == ()
 
 
 def test_given_a_topic_that_is_gone_when_confirmed_then_it_is_data_loss() -> None:
