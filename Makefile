@@ -41,7 +41,8 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 
 .PHONY: test
 test: check ## Everything above, then real brokers and real Spark
-	$(BIN)/python -m pytest tests/contract tests/integration tests/page tests/spark
+	$(BIN)/python -m pytest tests/contract tests/integration tests/spark
+	$(BIN)/python -m pytest tests/page # apart: Playwright leaves an event loop running in its process
 
 .PHONY: test-page
 test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_native import BOTH, timed
+from tests.spark.support_native import BOTH, KEPT, timed
 from tests.support import eventually, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -78,7 +78,7 @@ def test_given_sparks_word_count_when_one_word_is_changed_then_both_sources_coun
 def test_given_sparks_sessionization_over_kafka_when_one_word_is_changed_then_both_sources_find_the_same_sessions(
     spark: SparkSession, kafka_cluster: LocalKafka, topic_name: str, start: Start
 ) -> None:
-    kafka_cluster.create_topic(topic_name, 1)
+    kafka_cluster.create_topic(topic_name, 1, config=KEPT)
     program = (EXAMPLES / "structured_sessionization.py").read_text()
     before, _, rest = program.partition(".format('socket')")
     _, _, after = rest.partition(".load()")

@@ -102,10 +102,12 @@ def test_given_a_bounded_run_when_a_leader_is_dead_then_the_rest_is_read_and_it_
 
 
 def test_given_no_living_broker_when_started_then_it_fails_in_time_with_a_verdict_per_address(
-    read_stream: ReadStream, topic_name: str
+    read_stream: ReadStream, topic_name: str, tmp_path: Path
 ) -> None:
     dead = "127.0.0.1:1,no-such-host.invalid:9092"
-    reading = read_stream({"kafka.bootstrap.servers": dead, "subscribe": topic_name, "startupTimeout": "6s"})
+    # A folder of its own: a view that another test saved may know one of these addresses, and would be gone on with.
+    options = {"subscribe": topic_name, "startupTimeout": "6s", "stateDir": str(tmp_path / "state")}
+    reading = read_stream({"kafka.bootstrap.servers": dead, **options})
     eventually(lambda: not reading.query.isActive, 60, "the end of the query")
     message = str(reading.query.exception())
     assert "startupTimeout: after 6 s no living broker; 127.0.0.1:1: refused" in message
