@@ -3,7 +3,7 @@
 One thread follows; a second one reports to the service; a third one hands on what an own loop sees, while there is one.
 The own loop begins when the service has been silent, or what it says has been old, for longer than `Limits` allow, and
 ends once the service was back for a while. What is shown never becomes empty in between: the last view stays until a
-better one is there. Source: docs/decisions/0012-the-service-and-its-followers.md.
+better one is there. Source: docs/decisions/0016-the-service-and-its-followers.md.
 """
 
 import threading
