@@ -87,6 +87,8 @@ class FeedView:
     addresses: Mapping[BrokerAddress, AddressReport] = field(default_factory=lambda: MappingProxyType({}))
     last_run_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
+    first_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
+    """The first id that this run's loop was told of each topic: one made anew since has another one by now."""
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from discovery.core.clock import Clock
 from discovery.core.errors import DataLossError, KafkaUnreachableError
-from discovery.core.model import TopicId, TopicPartition
+from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.feed.base import FeedView, PartitionFeed
 from spark_jobs.source.follow import follows
 from spark_jobs.source.losses import Loss, LossKind, find_losses, summarize
@@ -50,6 +50,8 @@ class LossGuard:
         self._clock = clock
         self._ids = ids
         self._topic_ids: dict[TopicPartition, TopicId] = {}
+        self._nameless: set[TopicName] = set()
+        """Topics that were read before anybody had told their id."""
         self._restarted: dict[TopicPartition, tuple[int, TopicId]] = {}
         """Accepted restarts that are not known to stand in Spark's log: from which offset, under which former id."""
         self._saved: dict[TopicPartition, TopicId] | None = None
@@ -63,12 +65,23 @@ class LossGuard:
         What the checkpoint does not have yet may be another topic by the time it is first read.
         """
         for tp, partition in view.partitions.items():
-            if partition.topic_id is not None:
-                if tp in start:
-                    self._topic_ids.setdefault(tp, partition.topic_id)
-                else:
-                    self._topic_ids[tp] = partition.topic_id
+            if partition.topic_id is None:
+                if tp in start and tp not in self._topic_ids and tp.topic not in view.first_topic_ids:
+                    self._nameless.add(tp.topic)
+            elif tp in start:
+                self._topic_ids.setdefault(tp, partition.topic_id)
+            else:
+                self._topic_ids[tp] = partition.topic_id
         self._save()
+
+    def _name(self, start: Offsets, view: FeedView) -> None:
+        """Give what was read before its id was told the first one that was: it may be another topic by now."""
+        told = self._nameless & view.first_topic_ids.keys()
+        if told:
+            for tp in start:
+                if tp.topic in told:
+                    self._topic_ids.setdefault(tp, view.first_topic_ids[tp.topic])
+            self._nameless -= told
 
     def note_stand(self, start: Offsets) -> None:
         """Hear where Spark's log stands: a restart from a new topic's beginning that stands there is decided for ever.
@@ -139,6 +152,7 @@ class LossGuard:
         that was cut can be read again.
         """
         told = told or {}
+        self._name(start, view)
         seeming = self._losses(start, view, told)
         unsure = frozenset(told).union(loss.topic_partition for loss in seeming)
         if not seeming and not _readable(told, view):

@@ -64,6 +64,6 @@ def _registered(ui_port: str) -> int:
     try:
         with urllib.request.urlopen(f"http://{_HOST}:{ui_port}/json/", timeout=5) as answer:
             found = json.load(answer)
-    except OSError:
-        return 0
+    except (OSError, ValueError):
+        return 0  # not there yet, or it answers with a page while it starts
     return sum(worker["state"] == "ALIVE" for worker in found["workers"])

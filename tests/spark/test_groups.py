@@ -79,7 +79,7 @@ def test_given_a_group_when_a_query_starts_there_then_it_reads_on_and_the_group_
 
     # What a killed driver had not committed is committed by the next start, without a new record.
     reading = read_stream(options)
-    reading.wait_rows(10)
+    eventually(lambda: sum(p.numInputRows for p in reading.query.recentProgress) == 10, 60, "a recorded batch")
     reading.query.stop()
     group.move(1, 1)
     reading = read_stream(options, available_now=True)

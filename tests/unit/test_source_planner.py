@@ -561,6 +561,16 @@ def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_tol
     assert not store.save({tp(0): TopicId("id-1")})
 
 
+def test_given_a_topic_read_before_its_id_was_told_when_it_is_made_anew_then_it_is_found() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10, topic_id=None)})
+    plan = planner(feed, startingOffsets="earliest")
+    end = plan.latest_offsets(plan.initial_offsets(), None)
+    again = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}
+    feed.show(view_of(again, version=2, generation=Generation(2), first_topic_ids={TopicName("t"): TopicId("id-1")}))
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(end, None)
+
+
 def test_given_a_topic_in_doubt_when_its_new_id_is_told_later_than_its_generation_then_it_is_found_recreated() -> None:
     doubted = partition_view(None, None, topic_id=None)
     feed = feed_with({tp(0): doubted}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})
