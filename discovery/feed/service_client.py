@@ -65,7 +65,7 @@ class ServiceClient:
             )
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = str(parsed).rstrip("/")
-        self._scope = f"/v1/clusters/{cluster}"
+        self._scope = f"/v1/clusters/{_quoted(cluster)}"
         # Proxies of the environment are not for an address the user gave for this purpose.
         self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=_CONNECT_SECONDS)
 
@@ -119,11 +119,11 @@ class ServiceClient:
 
     def committed(self, group: str, topics: str, *, timeout_seconds: float) -> Mapping[str, Mapping[str, int]]:
         """Return a group's offsets by topic and partition; raises as `refresh` does."""
-        return self._offsets("GET", f"groups/{quote(group, safe='')}", None, timeout_seconds, topics=topics)
+        return self._offsets("GET", f"groups/{_quoted(group)}", None, timeout_seconds, topics=topics)
 
     def commit(self, group: str, offsets: Mapping[str, Mapping[str, int]], *, timeout_seconds: float) -> None:
         """Set a group's offsets; raises as `refresh` does."""
-        self._offsets("PUT", f"groups/{quote(group, safe='')}", {"offsets": offsets}, timeout_seconds)
+        self._offsets("PUT", f"groups/{_quoted(group)}", {"offsets": offsets}, timeout_seconds)
 
     def report(self, consumer_id: str, report: Mapping[str, Any]) -> None:
         """Say that a consumer lives, and what it does.
@@ -132,16 +132,16 @@ class ServiceClient:
             ConsumerIdTakenError: another living process reports under this id.
             ServiceSilentError: the service did not take it.
         """
-        self._send("PUT", f"/v1/consumers/{quote(consumer_id, safe='')}", body=report, timeout_seconds=2.0)
+        self._send("PUT", _consumer(consumer_id), body=report, timeout_seconds=2.0)
 
     def holder(self, consumer_id: str) -> str:
         """Return which process reports under an id; raises as `refresh` does."""
-        response = self._send("GET", f"/v1/consumers/{quote(consumer_id, safe='')}", timeout_seconds=2.0)
+        response = self._send("GET", _consumer(consumer_id), timeout_seconds=2.0)
         return str(self._document(response).get("instance", ""))
 
     def goodbye(self, consumer_id: str, instance: str) -> None:
         """Say that a consumer ends, unless another process has its id by now; raises as `report` does."""
-        path = f"/v1/consumers/{quote(consumer_id, safe='')}"
+        path = _consumer(consumer_id)
         self._send("DELETE", path, params={"instance": instance}, timeout_seconds=1.0)
 
     def close(self) -> None:
@@ -215,6 +215,10 @@ def _error(response: httpx.Response) -> str:
         return str(response.json()["error"])
     except (ValueError, KeyError, TypeError):
         return response.text[:200]
+
+
+def _consumer(consumer_id: str) -> str:
+    return f"/v1/consumers/{_quoted(consumer_id)}"
 
 
 def _quoted(text: str) -> str:

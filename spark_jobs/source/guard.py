@@ -96,8 +96,10 @@ class LossGuard:
 
     def _save(self) -> None:
         """Keep the ids of what the checkpoint has read, so that a restart of a failed query fails again."""
+        if self._ids is None:
+            return
         ids = {**self._topic_ids, **{tp: former for tp, (_, former) in self._restarted.items()}}
-        if self._ids is not None and ids != self._saved and self._ids.save(ids):
+        if ids != self._saved and self._ids.save(ids):
             self._saved = ids
 
     def resume(self, start: Offsets, view: FeedView) -> None:
