@@ -6,6 +6,7 @@ import typer
 
 from discovery import cli_config, cli_state
 from discovery.cli_follow import bootstrap, status, watch
+from discovery.cli_health import healthcheck
 from discovery.cli_serve import serve
 from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
@@ -19,6 +20,7 @@ app.add_typer(cli_state.app, name="state")
 app.add_typer(local_kafka_app, name="local-kafka")
 app.command()(demo)
 app.command()(serve)
+app.command()(healthcheck)
 app.command()(bootstrap)
 app.command()(status)
 app.command()(watch)

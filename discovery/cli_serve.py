@@ -62,6 +62,7 @@ def serve(  # noqa: PLR0917 - typer's options
     )
     # The other commands start without what only the service needs.
     from discovery.service.cluster import make_feed  # noqa: PLC0415
+    from discovery.service.notify import Notifier  # noqa: PLC0415
     from discovery.service.server import serve as run  # noqa: PLC0415
     from discovery.service.service import Service  # noqa: PLC0415
 
@@ -73,7 +74,7 @@ def serve(  # noqa: PLR0917 - typer's options
 
     async def main() -> None:
         service = Service(effective, clock=SystemClock(), maker=make_feed, reload_from=read)
-        await run(service, config=config, on_listening=say)
+        await run(service, config=config, on_listening=say, notifier=Notifier.of(os.environ))
 
     try:
         asyncio.run(main())

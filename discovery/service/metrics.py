@@ -54,6 +54,7 @@ FAMILIES = _of_clusters(
     Family("cycle_deadline_exceeded", "counter", (), "Metadata rounds that took longer than the request timeout."),
     Family("last_success_timestamp_seconds", "gauge", (), "When metadata was last answered."),
     Family("last_cycle_timestamp_seconds", "gauge", (), "When the loop last turned, whatever came of it."),
+    Family("loop_interval_seconds", "gauge", (), "How often the loop means to ask all brokers; it turns more often."),
     Family("snapshot_timestamp_seconds", "gauge", (), "When a trusted answer last confirmed the view served."),
     Family("snapshot_generation", "gauge", (), "Number of the view served; it only grows."),
     Family("state", "gauge", ("state",), "1 for the state the loop is in, 0 for the others."),
@@ -162,6 +163,7 @@ class _Scrape:
         vitals, wall, view = self._cluster.vitals(), self._service.clock.wall(), self._view
         if vitals.idle_seconds is not None:
             self._add("last_cycle_timestamp_seconds", wall - vitals.idle_seconds)
+        self._add("loop_interval_seconds", self._cluster.policy.interval_seconds)
         self._add("last_success_timestamp_seconds", self._counts.last_success_wall)
         if view is not None and view.age_seconds != float("inf"):
             self._add("snapshot_timestamp_seconds", wall - view.age_seconds)

@@ -14,8 +14,10 @@ from starlette.types import ASGIApp
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.service.app import api_app, probe_app
+from discovery.service.health import live, ready
 from discovery.service.limits import protocol
 from discovery.service.metrics import registry
+from discovery.service.notify import Notifier
 from discovery.service.service import Service
 from discovery.service.workers import in_thread
 
@@ -37,13 +39,20 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(service: Service, *, config: Path | None, on_listening: Callable[[str, str], None]) -> None:
+async def serve(
+    service: Service,
+    *,
+    config: Path | None,
+    on_listening: Callable[[str, str], None],
+    notifier: Notifier | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         service: What to serve; opened and stopped here.
         config: The file whose change means a reload; None: none.
         on_listening: Hears the addresses of the API and of the probes, `host:port`, once both answer.
+        notifier: The supervisor that wants to know when we are ready and that we live; None: nobody.
 
     Raises:
         ConfigError: an address cannot be listened on, a token cannot be read, client options are refused.
@@ -56,7 +65,7 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     _on_signals(service, stop, tasks)
-    settings = service.settings
+    settings, supervisor = service.settings, notifier or Notifier()
     with (
         _listen(settings.api.host, settings.api.port, "api") as api_socket,
         _listen(settings.probes.host, settings.probes.port, "probes") as probe_socket,
@@ -71,10 +80,14 @@ async def serve(service: Service, *, config: Path | None, on_listening: Callable
             await _until_started(api, probes)
             service.listening = True
             on_listening(_named(api_socket), _named(probe_socket))
+            supervisor.tell("READY=1")  # before Kafka answers: units that wait for us must not wait for it
+            if supervisor.address is not None:
+                tasks.add(asyncio.ensure_future(supervisor.keep_alive(lambda: _status(service))))
             await _start_unless_stopped(service, stop)
             tasks.add(asyncio.ensure_future(_watch_file(service, config, seen)))
             await stop.wait()
         finally:
+            supervisor.tell("STOPPING=1")
             for task in tasks:
                 task.cancel()
             service.release_waiters()
@@ -92,6 +105,12 @@ async def _start_unless_stopped(service: Service, stop: asyncio.Event) -> None:
         starting.result()
     else:
         starting.cancel()
+
+
+def _status(service: Service) -> tuple[bool, str]:
+    """Say whether the loops turn, and how each cluster is doing."""
+    health = service.health()
+    return all(check.ok for check in live(health)), "; ".join(check.reason for check in ready(health))
 
 
 def _server(service: Service, app: ASGIApp, *, connections: int, tls: bool = False) -> _Server:
