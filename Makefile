@@ -39,8 +39,25 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/coverage report
 
+# Debian's own binaries, unpacked and not installed; a test that needs one skips with the reason where this fails.
+build/tools/.ready:
+	@mkdir -p build/tools
+	@if command -v promtool prometheus prometheus-alertmanager >/dev/null; then touch $@; \
+	elif command -v apt-get >/dev/null && cd build/tools && (apt-get download -qq prometheus prometheus-alertmanager \
+	    || { apt-get update -qq && apt-get download -qq prometheus prometheus-alertmanager; }) >/dev/null 2>&1; then \
+	  for package in *.deb; do dpkg-deb -x "$$package" . ; done; touch .ready; \
+	else echo "note: no promtool here; its tests will be skipped"; fi
+
+.PHONY: tools
+tools: build/tools/.ready ## promtool, Prometheus and Alertmanager from Debian, for the tests of tests/deploy
+
+.PHONY: generate
+generate: setup ## Write the rules, dashboards and manifests of deploy/ again from deploy/source
+	$(BIN)/python -m deploy.generate
+
 .PHONY: test
-test: check ## Everything above, then real brokers and real Spark
+test: check tools ## Everything above, then real brokers and real Spark
+	$(BIN)/python -m pytest tests/deploy
 	$(BIN)/python -m pytest tests/contract tests/integration tests/spark
 	$(BIN)/python -m pytest tests/page # apart: Playwright leaves an event loop running in its process
 

@@ -1,0 +1,185 @@
+"""The alerts and recording rules, once. `<300s>` in an expression is a duration that short test rules scale.
+
+The symptom comes first: what hurts readers of the service is critical, what will hurt them later is a warning.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Scale = Callable[[float], float]
+"""Turns a duration in seconds into the one that a rule shall have."""
+P = "kafka_discovery_"
+JOB = 'job=~".*kafka-discovery.*"'
+_DURATION = re.compile(r"<(\d+)s>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert; `condition` is PromQL with scalable durations."""
+
+    name: str
+    severity: Literal["critical", "warning"]
+    for_seconds: float
+    condition: str
+    summary: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A series that dashboards and humans ask for often."""
+
+    name: str
+    expression: str
+
+
+def seconds_in(expression: str, scale: Scale, *, unit: str = "s") -> str:
+    """Write the durations of an expression in seconds.
+
+    Runs: anywhere (pure).
+    """
+    scaled = re.sub(r"\[<(\d+)s>\]", lambda m: f"[{scale(float(m[1])):g}{unit}]", expression)
+    scaled = re.sub(r"offset <(\d+)s>", lambda m: f"offset {scale(float(m[1])):g}{unit}", scaled)
+    return _DURATION.sub(lambda m: f"{scale(float(m[1])):g}", scaled)
+
+
+RECORDINGS = (
+    Recording("cluster:kafka_discovery_snapshot_age_seconds:max",
+              f"max by (cluster) (time() - {P}snapshot_timestamp_seconds)"),
+    Recording("cluster:kafka_discovery_cycle_failures:ratio_rate5m",
+              f'sum by (cluster) (rate({P}cycles_total{{outcome!="success"}}[5m]))'
+              f" / sum by (cluster) (rate({P}cycles_total[5m]))"),
+    Recording("cluster:kafka_discovery_cycle_duration_seconds:p99_rate5m",
+              f"histogram_quantile(0.99, sum by (cluster, le) (rate({P}cycle_duration_seconds_bucket[5m])))"),
+    Recording("cluster:kafka_discovery_brokers_healthy:ratio",
+              f'min by (cluster) ({P}brokers{{condition="configured_healthy"}}'
+              f' / ignoring (condition) {P}brokers{{condition="configured"}})'),
+)  # fmt: skip
+
+ALERTS = (
+    Alert(
+        name="DiscoverySnapshotStale",
+        severity="critical",
+        for_seconds=120,
+        condition=f"time() - {P}snapshot_timestamp_seconds > <300s>\nor\n{P}snapshot_generation == 0",
+        summary="The view of Kafka cluster {{ $labels.cluster }} is old, or there is none.",
+        description="{{ $labels.instance }} has had no trusted answer from cluster {{ $labels.cluster }} for more than"
+        " 5 minutes. Readers go on with the last view; changes of leaders and new partitions are not seen.",
+    ),
+    Alert(
+        name="DiscoveryLoopStalled",
+        severity="critical",
+        for_seconds=60,
+        condition=f"time() - {P}last_cycle_timestamp_seconds > clamp_min(5 * {P}loop_interval_seconds, 10)",
+        summary="The discovery loop of cluster {{ $labels.cluster }} does not turn.",
+        description="{{ $labels.instance }} answers, but its loop for cluster {{ $labels.cluster }} last turned"
+        " {{ $value | humanizeDuration }} ago: nothing is discovered, whatever Kafka does.",
+    ),
+    Alert(
+        name="DiscoveryFailsafeActive",
+        severity="warning",
+        for_seconds=300,
+        condition=f'{P}state{{state="failsafe"}} == 1',
+        summary="No broker of cluster {{ $labels.cluster }} answers; the last view is served.",
+        description="{{ $labels.instance }} reaches no broker of cluster {{ $labels.cluster }}. The last view is kept"
+        " and nothing is dropped from it.",
+    ),
+    Alert(
+        name="DiscoveryBootstrapRedundancyLost",
+        severity="warning",
+        for_seconds=600,
+        condition=f'{P}brokers{{condition="configured_healthy"}}\n  < ignoring (condition)\n'
+        f'clamp_max({P}brokers{{condition="configured"}}, 2)',
+        summary="Only {{ $value }} configured address(es) of cluster {{ $labels.cluster }} are healthy.",
+        description="The bootstrap list of cluster {{ $labels.cluster }} at {{ $labels.instance }} is nearly dead. What"
+        " starts with this list alone, without a saved view, will not come up once the last address is gone.",
+    ),
+    Alert(
+        name="DiscoveryBootstrapBrokerRejected",
+        severity="warning",
+        for_seconds=300,
+        condition=f'{P}brokers{{condition="rejected"}} > 0',
+        summary="{{ $value }} address(es) listed for cluster {{ $labels.cluster }} belong to something else.",
+        description="{{ $labels.instance }} rejects addresses that answer as another cluster or as no Kafka at all."
+        " A client without discovery may connect there and read the wrong records.",
+    ),
+    Alert(
+        name="DiscoveryShrinkBlocked",
+        severity="warning",
+        for_seconds=0,
+        condition=f"increase({P}shrink_blocked_total[<900s>]) > 0",
+        summary="A loss of {{ $labels.reason }} in cluster {{ $labels.cluster }} was held back.",
+        description="{{ $labels.instance }} was told that {{ $labels.reason }} of cluster {{ $labels.cluster }} vanished,"
+        " and kept them until it is confirmed. After a planned scale-in this ends by itself.",
+    ),
+    Alert(
+        name="DiscoveryClusterMismatch",
+        severity="critical",
+        for_seconds=0,
+        condition=f'sum without (kind) (increase({P}metadata_disagreement_total{{kind="cluster_id"}}[<900s>])) > 0\n'
+        f'or\nmax without (state) ({P}state{{state="rejecting"}}) == 1',
+        summary="Addresses of cluster {{ $labels.cluster }} answer with another cluster id.",
+        description="{{ $labels.instance }} dropped answers of a foreign cluster. Addresses were reused, a name points"
+        " elsewhere, or the list is wrong.",
+    ),
+    Alert(
+        name="DiscoveryConsumerLagging",
+        severity="warning",
+        for_seconds=60,
+        condition=f"{P}consumer_acked_generation\n  < on (cluster, job, instance) group_left ()\n"
+        f"({P}snapshot_generation offset <240s>)",
+        summary="Consumer {{ $labels.consumer }} does not apply what is discovered.",
+        description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.cluster }} that is minutes old:"
+        " it still plans with generation {{ $value }}.",
+    ),
+    Alert(
+        name="DiscoveryAuthFailing",
+        severity="critical",
+        for_seconds=300,
+        condition=f'sum without (broker, result) (increase({P}broker_attempts_total{{result=~"auth_failed|tls_failed"}}'
+        f'[<300s>])) > 0\nor\nsum without (outcome) (increase({P}cycles_total{{outcome=~"auth|tls"}}[<300s>])) > 0',
+        summary="Brokers of cluster {{ $labels.cluster }} refuse the login or the TLS handshake.",
+        description="{{ $labels.instance }} is refused by brokers of cluster {{ $labels.cluster }}: password, ACL or"
+        " certificate. Retrying does not help.",
+    ),
+    Alert(
+        name="DiscoveryTargetMissing",
+        severity="warning",
+        for_seconds=600,
+        condition=f'up{{{JOB}}} == 0\nor\n(\n  max by (namespace, pod) ({{__name__=~"kube_pod_(init_)?container_info",'
+        'container="kafka-discovery"})\n  and on (namespace, pod)\n  max by (namespace, pod)'
+        f' (kube_pod_status_phase{{phase="Running"}} == 1)\n  unless on (namespace, pod)\n  {P}build_info\n)',
+        summary="A discovery service that should run gives no metrics.",
+        description="{{ $labels.pod }}{{ $labels.instance }} runs, or should, and Prometheus has no series of it:"
+        " every other alert is blind there.",
+    ),
+    Alert(
+        name="DiscoveryConfigReloadFailed",
+        severity="warning",
+        for_seconds=300,
+        condition=f"{P}config_reload_success == 0",
+        summary="A changed configuration was refused at {{ $labels.instance }}.",
+        description="The old configuration stays in force at {{ $labels.instance }}. A restart would not come up with"
+        " the new one.",
+    ),
+    Alert(
+        name="DiscoveryStateWriteFailing",
+        severity="warning",
+        for_seconds=300,
+        condition=f"increase({P}state_write_failures_total[<600s>]) > 0",
+        summary="The view of cluster {{ $labels.cluster }} cannot be saved.",
+        description="{{ $labels.instance }} cannot write to its state folder: disk full, read-only, or no permission."
+        " A restart on a dead list would not come up.",
+    ),
+    Alert(
+        name="DiscoveryUnexpectedErrors",
+        severity="warning",
+        for_seconds=300,
+        condition=f"increase({P}unexpected_errors_total[<900s>]) > 0",
+        summary="An error nobody expected happened while following cluster {{ $labels.cluster }}.",
+        description="{{ $labels.instance }} logged a traceback under the sentence BUG in kafka-discovery and goes on"
+        " serving the last view.",
+    ),
+)  # fmt: skip
