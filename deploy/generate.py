@@ -40,7 +40,7 @@ def as_yaml(*documents: Any) -> str:
 class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as blocks, and repeats instead of anchors."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         """Write everything out: readers and other tools need no anchors."""
         return True
 

@@ -111,8 +111,8 @@ ALERTS = (
         for_seconds=0,
         condition=f"increase({P}shrink_blocked_total[<900s>]) > 0",
         summary="A loss of {{ $labels.reason }} in cluster {{ $labels.cluster }} was held back.",
-        description="{{ $labels.instance }} was told that {{ $labels.reason }} of cluster {{ $labels.cluster }} vanished,"
-        " and kept them until it is confirmed. After a planned scale-in this ends by itself.",
+        description="{{ $labels.instance }} was told that {{ $labels.reason }} of cluster {{ $labels.cluster }}"
+        " vanished, and kept them until it is confirmed. After a planned scale-in this ends by itself.",
     ),
     Alert(
         name="DiscoveryClusterMismatch",
@@ -131,8 +131,8 @@ ALERTS = (
         condition=f"{P}consumer_acked_generation\n  < on (cluster, job, instance) group_left ()\n"
         f"({P}snapshot_generation offset <240s>)",
         summary="Consumer {{ $labels.consumer }} does not apply what is discovered.",
-        description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.cluster }} that is minutes old:"
-        " it still plans with generation {{ $value }}.",
+        description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.cluster }} that is minutes"
+        " old: it still plans with generation {{ $value }}.",
     ),
     Alert(
         name="DiscoveryAuthFailing",
