@@ -37,7 +37,7 @@ def as_yaml(*documents: Any) -> str:
     return _HEAD + str(dumped)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     """Writes texts of several lines as blocks, and repeats instead of anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's

@@ -18,7 +18,7 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"[+] loop main: turned\nok\n" if status == 200 else b"[-] view main: cold\n")
 
-    def log_message(self, *_: object) -> None:  # type: ignore[override]
+    def log_message(self, *_: object) -> None:
         return
 
 
