@@ -5,6 +5,7 @@ import sys
 import typer
 
 from discovery import cli_config, cli_state
+from discovery.cli_doctor import doctor
 from discovery.cli_follow import bootstrap, status, watch
 from discovery.cli_health import healthcheck
 from discovery.cli_serve import serve
@@ -24,6 +25,7 @@ app.command()(healthcheck)
 app.command()(bootstrap)
 app.command()(status)
 app.command()(watch)
+app.command()(doctor)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from discovery.core.model import BrokerAddress, Verdict
 
@@ -17,6 +17,12 @@ class Reached:
     failure: Verdict | None = None
     detail: str = ""
     endpoint: tuple[str, int] | None = None
+    lookup_seconds: float | None = None
+    """How long the name took; None: it did not resolve, or needed no lookup."""
+    connect_seconds: float | None = None
+    """How long the connection took, or its failure; None: none was tried."""
+    no_route: bool = False
+    """The network itself said that there is no way to it."""
 
 
 Sockaddr = tuple[int, tuple[str, int]]
@@ -89,7 +95,9 @@ async def reach_all(
 
 
 async def _reach(address: BrokerAddress, resolver: Resolver, timeout_seconds: float) -> Reached:
-    deadline = asyncio.get_running_loop().time() + timeout_seconds
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    deadline = begun + timeout_seconds
     try:
         async with asyncio.timeout_at(deadline):
             found = await _resolve(address, resolver)
@@ -97,7 +105,10 @@ async def _reach(address: BrokerAddress, resolver: Resolver, timeout_seconds: fl
         return Reached(failure=Verdict.UNRESOLVABLE, detail=f"name lookup did not answer within {timeout_seconds:g} s")
     except OSError as exc:
         return Reached(failure=Verdict.UNRESOLVABLE, detail=f"name lookup failed: {exc.strerror or exc}")
-    return await _first_accepting(found, deadline, timeout_seconds)
+    looked_up = clock()
+    reached = await _first_accepting(found, deadline, timeout_seconds)
+    lookup_seconds = None if _is_literal(address.host) else looked_up - begun
+    return replace(reached, lookup_seconds=lookup_seconds, connect_seconds=clock() - looked_up)
 
 
 async def _resolve(address: BrokerAddress, resolver: Resolver) -> list[Sockaddr]:
@@ -159,7 +170,7 @@ def _worst(failures: list[OSError], timeout_seconds: float) -> Reached:
     if refused is not None:
         return Reached(failure=Verdict.REFUSED, detail="connection refused")
     first = failures[0] if failures else OSError("the name has no address")
-    return Reached(failure=Verdict.SILENT, detail=f"not reachable: {first.strerror or first}")
+    return Reached(failure=Verdict.SILENT, detail=f"not reachable: {first.strerror or first}", no_route=True)
 
 
 def run_reach(work: Coroutine[None, None, None]) -> None:

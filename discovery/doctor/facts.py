@@ -1,0 +1,92 @@
+"""What the doctor saw, as values."""
+
+from dataclasses import dataclass
+
+from discovery.core.forecast import Death, Listed
+from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicPartition, Verdict
+from discovery.core.verdict import LOCKED
+
+USABLE = frozenset({Verdict.ALIVE, Verdict.STALE})
+"""Answers for which a JVM client takes an address for good; it does not check who answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """How long each stage took, seconds; None: not reached, or not needed."""
+
+    lookup: float | None = None
+    connect: float | None = None
+    tls: float | None = None
+    kafka: float | None = None
+    """Login and metadata, through librdkafka."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What became of one address."""
+
+    address: BrokerAddress
+    verdict: Verdict
+    detail: str = ""
+    death: Death | None = None
+    """How a JVM client would see it die; None: it takes it for a broker."""
+    stage: str = ""
+    """Where it ended: name, connection, TLS, login or Kafka; empty: it answered."""
+    stages: Stages = Stages()
+    cluster_id: ClusterId | None = None
+    brokers: tuple[Broker, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Tell whether it told of a cluster."""
+        return bool(self.brokers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that was seen in one examination."""
+
+    listed: tuple[Seen, ...]
+    """One per entry of the list, in its order."""
+    advertised: tuple[Seen, ...] = ()
+    """Brokers that the cluster names and the list does not."""
+    leaderless: tuple[TopicPartition, ...] | None = None
+    """None: nobody could be asked."""
+    partitions: int = 0
+    unknown: str = ""
+    """Why partitions could not be looked at."""
+
+    @property
+    def cluster_ids(self) -> tuple[ClusterId, ...]:
+        """The clusters that answered, that of most entries first."""
+        told = [seen.cluster_id for seen in self.listed if seen.cluster_id is not None]
+        return tuple(sorted(set(told), key=lambda one: (-told.count(one), one)))
+
+    @property
+    def counts(self) -> Listed:
+        """The list as a client will find it."""
+        dead: dict[Death, int] = {}
+        for seen in self.listed:
+            if seen.death is not None:
+                dead[seen.death] = dead.get(seen.death, 0) + 1
+        return Listed(living=sum(seen.death is None for seen in self.listed), dead=dead)
+
+
+def death_of(verdict: Verdict, *, connected: bool, no_route: bool) -> Death | None:
+    """Say how a JVM client sees an address with this verdict; None: as a broker.
+
+    Runs: anywhere (pure).
+    """
+    if verdict in LOCKED:
+        return Death.LOCKED
+    match verdict:
+        case Verdict.UNRESOLVABLE:
+            return Death.UNRESOLVABLE
+        case Verdict.REFUSED | Verdict.NOT_KAFKA:
+            return Death.REFUSED
+        case Verdict.SILENT if connected:
+            return Death.SILENT
+        case Verdict.SILENT:
+            return Death.UNREACHABLE if no_route else Death.BLACK_HOLE
+        case _:
+            return None
