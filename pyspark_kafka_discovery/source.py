@@ -1,12 +1,19 @@
-"""The data source behind the name `kafka-discovery`.
+"""The data source, and the sink, behind the name `kafka-discovery`.
 
 Spark imports this module in two short-lived processes before a query starts, and in every application that asks for any
 data source at all: readers, with Arrow and the Kafka client behind them, are imported where one is made.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,6 +29,9 @@ from discovery.core.errors import ConfigError
 from spark_jobs.source.border import crossing, one_line
 from spark_jobs.source.options import SourceOptions, check_batch, check_stream, parse_options
 
+if TYPE_CHECKING:
+    from spark_jobs.sink.plan import SinkPlan
+
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
@@ -31,6 +41,8 @@ _COLUMNS = (
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 )
+_SOURCE_MARKS = frozenset({"subscribe", "subscribepattern", "assign"})
+_SINK_MARKS = frozenset({"topic", "sinkid", "writeid", "lanes", "onmismatch", "onbadrecord", "checkpointlocation"})
 _FIXED = "schema: the columns of kafka-discovery are fixed; remove .schema(...)"
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -46,7 +58,13 @@ class DefaultSource(DataSource):
         Runs: a short-lived Python process, at `load()`.
         """
         super().__init__(dict(options))
-        self._parsed = _parse(options)
+        self._sink = _is_sink(options)
+        self._source = None if self._sink else _parse(options)
+
+    @property
+    def _parsed(self) -> SourceOptions:
+        """The options of a source; where they are a sink's, reading with them names the first that does not fit."""
+        return self._source or parse_options(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +72,9 @@ class DefaultSource(DataSource):
         return "kafka-discovery"
 
     def schema(self) -> StructType:
-        """Return the native source's columns, every one nullable as there."""
+        """Return the native source's columns, every one nullable as there; a sink's are checked by its writer."""
+        if self._sink:
+            return StructType([*_COLUMNS[:4], _HEADERS])
         return StructType([*_COLUMNS, *([_HEADERS] if self._parsed.include_headers else [])])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -77,6 +97,45 @@ class DefaultSource(DataSource):
         from spark_jobs.source.reader import KafkaDiscoveryStreamReader  # noqa: PLC0415 - see the module
 
         return KafkaDiscoveryStreamReader(self._parsed, refusal=refusal)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, FBT001, N802 - Spark's
+        """Make the writer of one micro-batch, or of its commit.
+
+        Runs: driver, in a short-lived process, at least twice per batch; blocks for Kafka every half minute.
+        """
+        with crossing():
+            from spark_jobs.sink.glue import KafkaDiscoveryStreamWriter  # noqa: PLC0415 - see the module
+
+            return KafkaDiscoveryStreamWriter(_plan(self.options, schema, batch=False))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
+        """Make the writer of a batch write.
+
+        Runs: driver, in a short-lived process, once per write; blocks for Kafka.
+        """
+        with crossing():
+            from spark_jobs.sink.glue import KafkaDiscoveryBatchWriter  # noqa: PLC0415 - see the module
+
+            if overwrite:
+                raise ConfigError('mode: a topic cannot be overwritten; write with mode("append")')
+            return KafkaDiscoveryBatchWriter(_plan(self.options, schema, batch=True))
+
+
+def _plan(options: Mapping[str, str], schema: StructType, *, batch: bool) -> "SinkPlan":
+    from spark_jobs.sink.columns import check_columns  # noqa: PLC0415 - see the module
+    from spark_jobs.sink.options import parse_options as parse_sink_options  # noqa: PLC0415 - see the module
+    from spark_jobs.sink.preflight import prepare  # noqa: PLC0415 - see the module
+
+    parsed = parse_sink_options(options, batch=batch)
+    columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+    check_columns(columns, has_topic=parsed.topic is not None, lanes=parsed.lanes)
+    return prepare(parsed)
+
+
+def _is_sink(options: Mapping[str, str]) -> bool:
+    """Spark does not say what the options are for when it makes a data source."""
+    names = {name.lower() for name in options}
+    return not names & _SOURCE_MARKS and bool(names & _SINK_MARKS)
 
 
 def _parse(options: Mapping[str, str]) -> SourceOptions:

@@ -49,6 +49,14 @@ class LedgerTakenError(StateError):
     """Another process holds the ledger of cuts now; trying again will not help."""
 
 
+class SinkRefusedError(DiscoveryError):
+    """What a sink's markers say forbids this write; nothing of it was written. Names the remedy."""
+
+
+class TransactionError(DiscoveryError):
+    """A transaction did not end well, or nobody knows how it ended; the retry of the task finds out."""
+
+
 class FailureKind(Enum):
     """Why one call to Kafka failed; the loop treats each kind in its own way."""
 

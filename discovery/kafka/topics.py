@@ -1,0 +1,112 @@
+"""Topics as a writer needs them: made, counted, and what they take."""
+
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from discovery.core.errors import ConfigError, TransactionError
+from discovery.core.model import TopicName
+from discovery.kafka.settings import QuietLog
+from discovery.kafka.transactions import Access, patiently
+
+_COPIES = 3
+_LEAST_IN_SYNC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShape:
+    """What a writer must know of a topic."""
+
+    partitions: int
+    copies: int
+
+
+class TopicAdmin:
+    """Asks for topics and makes them. One thread at a time; the constructor connects to nobody."""
+
+    def __init__(self, access: Access) -> None:
+        """Build the client.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+        """
+        try:
+            self._admin = AdminClient(access.properties(), logger=QuietLog())
+        except KafkaException as exc:
+            raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
+
+    def shape(self, topic: TopicName, *, timeout_seconds: float) -> TopicShape | None:
+        """Return a topic's shape; None: there is none.
+
+        Raises:
+            ConfigError: it may not be described.
+            TransactionError: no answer in time.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        found: Any = patiently(
+            lambda left: self._admin.list_topics(topic, timeout=left),
+            time.monotonic() + timeout_seconds,
+            f"look for topic {topic}",
+        )
+        told = found.topics[topic]
+        if told.error is None:
+            copies = min((len(p.replicas) for p in told.partitions.values()), default=0)
+            return TopicShape(len(told.partitions), copies)
+        if told.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+            raise ConfigError(f"topic {topic}: {told.error.str()}; allow WRITE and DESCRIBE on it")
+        return None
+
+    def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float) -> None:
+        """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
+
+        Raises:
+            ConfigError: it may not be made.
+            TransactionError: no answer in time.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        known: Any = patiently(lambda left: self._admin.list_topics(timeout=left), deadline, "list the brokers")
+        copies = min(_COPIES, len(known.brokers))
+        config = {"min.insync.replicas": str(min(_LEAST_IN_SYNC, copies)), "cleanup.policy": "compact"}
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)
+        try:
+            patiently(
+                lambda left: self._admin.create_topics([wanted], request_timeout=left)[topic].result(left),
+                deadline,
+                f"create topic {topic}",
+            )
+        except TransactionError as error:
+            cause = error.__cause__
+            code = cause.args[0].code() if isinstance(cause, KafkaException) else None
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            raise ConfigError(
+                f"markerTopic: {error}; create it by hand: {partitions} partitions, {copies} copies, or allow CREATE"
+            ) from error
+
+    def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
+        """Return `max.message.bytes` of each topic; one that may not be described is absent.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
+        found: dict[TopicName, int] = {}
+        for topic, resource in resources.items():
+            left = max(0.1, deadline - time.monotonic())
+            with contextlib.suppress(KafkaException, KeyError, ValueError):
+                told = self._admin.describe_configs([resource], request_timeout=left)[resource].result(left)
+                found[topic] = int(str(told["max.message.bytes"].value))
+        return found

@@ -1,0 +1,357 @@
+"""Transactions and the small notes that are committed with them: all that a sink asks of confluent_kafka.
+
+One transaction per producer, never a second one: librdkafka repeats the end of a transaction by itself, and a late
+repetition must not meet a later transaction of the same epoch (brokers tell them apart only with KIP-890's second
+part, which it does not speak yet). A failed transaction is dropped, not aborted: the next producer of the id ends it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as RawTopicPartition
+
+from discovery.core.errors import ConfigError, TransactionError
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.settings import QuietLog, milliseconds
+
+_AGAIN_SECONDS = 0.05
+_ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_POLL_EVERY_ROWS = 512
+_LEAST_SECONDS = 0.001
+_BUFFER_KILOBYTES = 65_536
+_PASSING = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - confluent-kafka's public names
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+_CONNECTION: Mapping[str, Any] = {
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 5_000,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "enable.metrics.push": False,
+    "log.connection.close": False,
+    "allow.auto.create.topics": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A committed offset with its metadata."""
+
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the brokers are reached. Picklable; `repr` would show passwords, so it is never logged."""
+
+    connection: Mapping[str, Any]
+    brokers: tuple[BrokerAddress, ...]
+
+    def properties(self) -> dict[str, Any]:
+        """Return librdkafka properties of any client.
+
+        Runs: anywhere (pure).
+        """
+        return {**self.connection, **_CONNECTION, "bootstrap.servers": ",".join(map(str, self.brokers))}
+
+
+class GroupNotes:
+    """Notes of one group: committed offsets of a topic into which nothing is ever written.
+
+    A consumer that joins nothing reads and writes them. Not `AdminClient.list_consumer_group_offsets`: that crashes
+    the process where the asked broker is not the group's coordinator (librdkafka issue 5040). A `read_committed`
+    consumer asks for *stable* offsets: one that belongs to a transaction whose outcome is still on its way is waited
+    for, never skipped. One thread at a time; the constructor connects to nobody.
+    """
+
+    def __init__(self, access: Access, *, group: str, topic: TopicName, stable: bool = True) -> None:
+        """Name group and topic.
+
+        Args:
+            access: How the brokers are reached.
+            group: The group; it never has members.
+            topic: The marker topic.
+            stable: Wait for open transactions; False only shows what a test wants to see go wrong.
+        """
+        self._properties = {
+            **access.properties(),
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed" if stable else "read_uncommitted",
+            "session.timeout.ms": 1_000,
+            "on_commit": self._on_commit,
+        }
+        self._topic = topic
+        self._consumer: Any = None
+        self._answered = threading.Event()
+        self._failure: KafkaError | None = None
+
+    def read(self, partitions: Collection[int], *, timeout_seconds: float) -> Mapping[int, Note]:
+        """Return the notes of these partitions; those without one are absent.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+            TransactionError: no stable answer in time, or refused.
+
+        Runs: workers and driver; blocks <= timeout_seconds.
+        """
+        consumer = self._opened()
+        asked = [RawTopicPartition(self._topic, partition) for partition in partitions]
+        found: Sequence[Any] = patiently(
+            lambda left: _checked(consumer.committed(asked, timeout=left)),
+            time.monotonic() + timeout_seconds,
+            "read the sink's markers",
+        )
+        return {tp.partition: Note(tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
+
+    def write(self, partition: int, note: Note, *, timeout_seconds: float) -> None:
+        """Commit one note, outside of any transaction.
+
+        Raises:
+            TransactionError: not taken, or nobody knows.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        raw = [RawTopicPartition(self._topic, partition, note.offset, note.text)]
+        deadline = time.monotonic() + timeout_seconds
+        patiently(lambda left: self._commit(raw, left), deadline, "write the sink's control record")
+
+    @property
+    def metadata(self) -> Any:
+        """What `Transaction.attach` needs to know of this group: it has no members."""
+        return self._opened().consumer_group_metadata()
+
+    def _opened(self) -> Any:
+        if self._consumer is None:
+            try:
+                self._consumer = Consumer(self._properties, logger=QuietLog())
+            except KafkaException as exc:
+                raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
+        return self._consumer
+
+    def _commit(self, raw: list[RawTopicPartition], timeout_seconds: float) -> None:
+        """By callback: the blocking form has no limit."""
+        deadline = time.monotonic() + timeout_seconds
+        consumer = self._opened()
+        self._answered.clear()
+        consumer.commit(offsets=raw, asynchronous=True)
+        while not self._answered.is_set():
+            if time.monotonic() >= deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
+            consumer.poll(_POLL_SECONDS)
+        if self._failure is not None:
+            raise KafkaException(self._failure)
+
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
+        """Runs: within `poll`."""
+        self._failure = error or next((tp.error for tp in partitions or () if tp.error), None)
+        self._answered.set()
+
+
+def _checked(found: Sequence[Any]) -> Sequence[Any]:
+    for tp in found:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
+    return found
+
+
+class Transaction:
+    """One transaction of one new producer. One thread; the constructor connects to nobody that answers yet."""
+
+    def __init__(
+        self, access: Access, *, transactional_id: str, timeout_seconds: float, options: Mapping[str, str]
+    ) -> None:
+        """Build the producer.
+
+        Args:
+            access: How the brokers are reached.
+            transactional_id: Its earlier producers are fenced by `begin`.
+            timeout_seconds: After so long the brokers abort it by themselves.
+            options: librdkafka properties of a producer that the user chose.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+        """
+        self._id = transactional_id
+        self._timeout_seconds = timeout_seconds
+        self._until_poll = _POLL_EVERY_ROWS
+        limit = milliseconds(timeout_seconds)
+        try:
+            self._producer = Producer(
+                {
+                    **access.properties(),
+                    "linger.ms": 5,
+                    "partitioner": "murmur2_random",
+                    "queue.buffering.max.kbytes": _BUFFER_KILOBYTES,
+                    "queue.buffering.max.messages": 0,
+                    "delivery.report.only.error": True,
+                    **options,
+                    "transactional.id": transactional_id,
+                    "transaction.timeout.ms": limit,
+                    "message.timeout.ms": limit,
+                },
+                logger=QuietLog(),
+            )
+        except KafkaException as exc:
+            raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
+
+    def fence(self, deadline: float) -> None:
+        """End whatever earlier producers of this id began, and keep them from committing ever again.
+
+        Raises:
+            ConfigError: the timeout is above the brokers' cap, or the id may not be used.
+            TransactionError: not in time.
+
+        Runs: workers; blocks until `deadline` (`time.monotonic`) at most.
+        """
+        try:
+            patiently(self._producer.init_transactions, deadline, f"initialise {self._id}")
+        except TransactionError as error:
+            raise _explained(error, self._id, self._timeout_seconds) from error
+
+    def begin(self) -> None:
+        """Begin; sends nothing.
+
+        Raises:
+            TransactionError: another producer took the id.
+        """
+        _translated(self._producer.begin_transaction, f"begin {self._id}")
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+        deadline: float,
+    ) -> None:
+        """Hand over one record; waits while too many are under way.
+
+        Raises:
+            TransactionError: refused at once, or no room before the deadline.
+
+        Runs: workers, once per record; microseconds.
+        """
+        self._until_poll -= 1
+        if self._until_poll <= 0:
+            self._until_poll = _POLL_EVERY_ROWS
+            self._producer.poll(0)
+        rest: dict[str, Any] = {"headers": list(headers)} if headers else {}
+        if partition is not None:
+            rest["partition"] = partition
+        while True:
+            try:
+                self._producer.produce(topic, value, key, **rest)
+            except BufferError:
+                if time.monotonic() >= deadline:
+                    raise TransactionError(
+                        f"{self._id}: the brokers did not take records in time ({self._timeout_seconds:g} s); "
+                        "raise transactionTimeout, or find out why they are slow"
+                    ) from None
+                self._producer.poll(_POLL_SECONDS)
+            except KafkaException as exc:
+                raise TransactionError(
+                    f"{self._id}: topic {topic}, partition {partition}: {exc.args[0].str()}"
+                ) from exc
+            else:
+                return
+
+    def attach(self, topic: TopicName, partition: int, note: Note, metadata: Any, deadline: float) -> None:
+        """Make a note part of this transaction.
+
+        Raises:
+            TransactionError: not taken.
+
+        Runs: workers, once per task; blocks until `deadline` at most.
+        """
+        offsets = [RawTopicPartition(topic, partition, note.offset, note.text)]
+        patiently(
+            lambda left: self._producer.send_offsets_to_transaction(offsets, metadata, left),
+            deadline,
+            f"add the marker to {self._id}",
+        )
+
+    def commit(self, deadline: float) -> None:
+        """Send what is left and commit; the same call is repeated while its outcome is open.
+
+        Raises:
+            TransactionError: it failed, or its outcome is not known.
+
+        Runs: workers, once per task; blocks until `deadline` at most.
+        """
+        patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
+
+
+def _explained(error: TransactionError, transactional_id: str, timeout_seconds: float) -> Exception:
+    cause = error.__cause__
+    code = cause.args[0].code() if isinstance(cause, KafkaException) else None
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            f"transactionTimeout: {timeout_seconds:g} s is above the brokers' transaction.max.timeout.ms; lower one "
+            "or raise the other"
+        )
+    if code in {KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+        return ConfigError(
+            f"sinkId: the brokers refuse transactional id {transactional_id!r}; allow WRITE and DESCRIBE on "
+            "transactional ids that begin with the sinkId"
+        )
+    return error
+
+
+def _translated(act: Callable[[], Any], what: str) -> Any:
+    try:
+        return act()
+    except KafkaException as exc:
+        raise TransactionError(f"could not {what}: {exc.args[0].str()}") from exc
+
+
+def patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
+    """Do it again while it may still succeed.
+
+    Args:
+        act: Takes the seconds it may block, at most 5.
+        deadline: `time.monotonic` after which nothing is tried any more.
+        what: Names it in errors.
+
+    Raises:
+        TransactionError: it cannot succeed, or the time is up.
+
+    Runs: anywhere; blocks until `deadline` at most.
+    """
+    failure: KafkaException | None = None
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            return act(max(_LEAST_SECONDS, min(left, _ANSWER_SECONDS)))
+        except KafkaException as exc:
+            failure = exc
+            error = exc.args[0]
+            if error.fatal() or error.txn_requires_abort() or not (error.retriable() or error.code() in _PASSING):
+                raise TransactionError(f"could not {what}: {error.str()}") from exc
+        time.sleep(_AGAIN_SECONDS)
+    why = failure.args[0].str() if failure is not None else "no time was left"
+    raise TransactionError(f"could not {what} in time: {why}") from failure

@@ -1,0 +1,100 @@
+"""The columns a sink takes, as Spark's own Kafka sink names them, and records out of Arrow batches."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from discovery.core.errors import ConfigError
+
+LANE = "__lane"
+_BYTES = ("binary", "string")
+_TYPES: Mapping[str, tuple[str, ...]] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    LANE: ("int",),
+}
+
+
+class Record(NamedTuple):
+    """One record as it is written."""
+
+    topic: str | None
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+    lane: int | None
+
+
+def check_columns(columns: Mapping[str, str], *, has_topic: bool, lanes: int) -> None:
+    """Refuse a frame that cannot be written.
+
+    Args:
+        columns: Name -> Spark's simple type name; others than the sink's are ignored, as Spark's own sink does.
+        has_topic: The option `topic` is given.
+        lanes: Number of lanes.
+
+    Raises:
+        ConfigError: names the column, and what it must be.
+
+    Runs: driver, before a query starts (pure).
+    """
+    if "value" not in columns:
+        raise ConfigError("value: the column is missing; select what to write as `value`, binary or string")
+    for name, types in _TYPES.items():
+        if name in columns and columns[name] not in types and columns[name] != "void":
+            raise ConfigError(f"{name}: the column is {columns[name]}, it must be {' or '.join(types)}; cast it")
+    if not has_topic and "topic" not in columns:
+        raise ConfigError("topic: set the option, or select a column `topic`")
+    if lanes > 1 and LANE not in columns:
+        raise ConfigError(
+            f"lanes: {lanes} lanes need with_lanes(df, by=…, lanes={lanes}) from spark_jobs.sink, which says what "
+            "goes into which"
+        )
+
+
+def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
+    """Yield the rows of a batch.
+
+    Args:
+        batch: With the columns that `check_columns` admits.
+        topic: Goes before the column `topic`, as in Spark's own sink.
+
+    Runs: workers.
+    """
+    rows = batch.num_rows
+    names = batch.schema.names
+    topics: Any = [topic] * rows if topic is not None else _column(batch, names, "topic")
+    headers = [_headers(found) for found in _column(batch, names, "headers")] if "headers" in names else [None] * rows
+    yield from map(
+        Record._make,
+        zip(
+            topics,
+            _column(batch, names, "partition"),
+            _binary(batch, names, "key"),
+            _binary(batch, names, "value"),
+            headers,
+            _column(batch, names, LANE),
+            strict=True,
+        ),
+    )
+
+
+def _column(batch: pa.RecordBatch, names: list[str], name: str) -> list[Any]:
+    return batch.column(names.index(name)).to_pylist() if name in names else [None] * batch.num_rows
+
+
+def _binary(batch: pa.RecordBatch, names: list[str], name: str) -> list[Any]:
+    if name not in names:
+        return [None] * batch.num_rows
+    column = batch.column(names.index(name))
+    found: list[Any] = (column if pa.types.is_null(column.type) else column.cast(pa.large_binary())).to_pylist()
+    return found
+
+
+def _headers(found: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
+    return [(header["key"], header["value"]) for header in found] if found else None

@@ -1,0 +1,54 @@
+"""Named points of the protocol at which a test can kill, stop or hold a process; free of cost where none is armed.
+
+A folder named by `KAFKA_DISCOVERY_SINK_HOOKS` arms them: a file `<point>` (any lane) or `<point>@<lane>` holds a word:
+
+- `kill`, `stop`: SIGKILL or SIGSTOP to this very process;
+- `raise`: an error as from a bug;
+- `hold`: wait until the file `<point>….held.<pid>` that it becomes is gone, while somebody kills something else.
+
+A file works once: whoever comes first claims it by renaming, so that the retry of a killed task passes.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+VARIABLE = "KAFKA_DISCOVERY_SINK_HOOKS"
+STEPS = tuple(f"step{number}.{when}" for number in range(8) for when in ("before", "after"))
+POINTS = (*STEPS, "step5.middle", "step6.sent", "commit.before", "commit.checked", "commit.after")
+"""Steps as numbered in `writer.py`; `step6.sent` is between the marker and the end of the transaction."""
+_PAUSE_SECONDS = 0.02
+
+
+def point(name: str, lane: int | None = None) -> None:
+    """Do what the file for this point says, if there is one.
+
+    Raises:
+        RuntimeError: the file says `raise`.
+
+    Runs: workers and driver, a few times per task; two looks at the file system where hooks are armed, else nothing.
+    """
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        return
+    for armed in (Path(folder, name), Path(folder, f"{name}@{lane}")):
+        taken = armed.with_name(f"{armed.name}.held.{os.getpid()}")
+        try:
+            armed.rename(taken)
+        except OSError:
+            continue
+        _act(taken.read_text().strip(), taken)
+
+
+def _act(action: str, taken: Path) -> None:
+    match action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "hold":
+            while taken.exists():
+                time.sleep(_PAUSE_SECONDS)
+        case _:
+            raise RuntimeError(f"armed by a test: {taken.name}")

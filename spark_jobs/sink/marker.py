@@ -1,0 +1,217 @@
+"""What a sink leaves in Kafka beside its records: a marker per lane, and one control record.
+
+Both are the metadata of committed offsets, so they are small (`offset.metadata.max.bytes`, 4096 by default), JSON, and
+carry a version. A marker is committed by the same transaction as the records it speaks of; the control record by the
+driver, once all lanes of a batch have their marker.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from discovery.core.errors import StateError
+
+VERSION = 1
+MAX_BYTES = 4_096
+MAX_LANES = 128
+"""With more, the control record would not fit into what a broker takes."""
+_MASK = 2**64 - 1
+_TEXTS = {"q", "h", "a"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """One lane's proof: this batch is committed, with these records."""
+
+    query_id: str
+    batch_id: int
+    lanes: int
+    rows: int
+    fingerprint: str
+    attempt: str
+    wall_seconds: int
+    generation: int
+
+    @property
+    def offset(self) -> int:
+        """The committed offset: grows with the batch, so that a lag monitor shows progress."""
+        return self.batch_id + 1
+
+    def encode(self) -> str:
+        """Return the metadata text.
+
+        Runs: anywhere (pure).
+        """
+        return _dump(
+            q=self.query_id, b=self.batch_id, n=self.lanes, r=self.rows, h=self.fingerprint, a=self.attempt,
+            t=self.wall_seconds, g=self.generation,
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, text: str, *, where: str) -> Self:
+        """Read a marker.
+
+        Args:
+            text: The metadata of a committed offset.
+            where: Names group and partition in errors.
+
+        Raises:
+            StateError: somebody else wrote it, or a later version of this project.
+
+        Runs: anywhere (pure).
+        """
+        raw = _load(text, where=where, names="qbnrhatg")
+        return cls(
+            query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], rows=raw["r"], fingerprint=raw["h"],
+            attempt=raw["a"], wall_seconds=raw["t"], generation=raw["g"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """How far all lanes of a sink have come together; written by the driver alone.
+
+    A generation begins when a sink is new, is taken over, or gets another number of lanes: markers of earlier
+    generations no longer count.
+    """
+
+    query_id: str
+    """Empty: no batch of this generation is complete, and any query may come."""
+    batch_id: int
+    """The last batch that every lane confirmed; -1: none."""
+    lanes: int
+    generation: int
+    wall_seconds: int
+    lane_walls: tuple[int, ...] = field(default=())
+    """When each lane last had a marker, epoch seconds; 0: never in this generation."""
+
+    @property
+    def offset(self) -> int:
+        """The committed offset."""
+        return self.batch_id + 1
+
+    def encode(self) -> str:
+        """Return the metadata text.
+
+        Runs: anywhere (pure).
+        """
+        return _dump(
+            q=self.query_id, b=self.batch_id, n=self.lanes, g=self.generation, t=self.wall_seconds,
+            l=list(self.lane_walls),
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, text: str, *, where: str) -> Self:
+        """Read a control record; see `Marker.decode`."""
+        raw = _load(text, where=where, names="qbngtl")
+        return cls(
+            query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], generation=raw["g"], wall_seconds=raw["t"],
+            lane_walls=tuple(raw["l"]),
+        )  # fmt: skip
+
+    def lane_wall(self, lane: int) -> int:
+        """Return when a lane last had a marker; 0: never."""
+        return self.lane_walls[lane] if lane < len(self.lane_walls) else 0
+
+
+def advanced(control: Control, *, query_id: str, batch_id: int, markers: Mapping[int, Marker], wall: int) -> Control:
+    """Return the control record after a batch that every lane confirmed.
+
+    Runs: anywhere (pure).
+    """
+    walls = tuple(
+        max(control.lane_wall(lane), markers[lane].wall_seconds if lane in markers else 0)
+        for lane in range(control.lanes)
+    )
+    return Control(
+        query_id=query_id,
+        batch_id=max(control.batch_id, batch_id),
+        lanes=control.lanes,
+        generation=control.generation,
+        wall_seconds=wall,
+        lane_walls=walls,
+    )
+
+
+Header = tuple[str, bytes | None]
+
+
+class Fingerprint:
+    """Sums one hash per record: equal for the same records in any order."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._sum = 0
+
+    def add(
+        self,
+        topic: str | None,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header] | None = (),
+    ) -> None:
+        """Take in one record.
+
+        Runs: workers, once per record; about a microsecond.
+        """
+        self.rows += 1
+        packed = _pack(topic, partition, key, value, headers)
+        self._sum += int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little")
+
+    def text(self) -> str:
+        """Return the sum as 16 hexadecimal digits."""
+        return f"{self._sum & _MASK:016x}"
+
+
+_HEAD = struct.Struct("<iiii")
+
+
+def _pack(
+    topic: str | None,
+    partition: int | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] | None,
+) -> bytes:
+    """Lengths first, -1 for null: two different records never pack to the same bytes."""
+    name = b"" if topic is None else topic.encode()
+    head = _HEAD.pack(
+        -1 if topic is None else len(name),
+        -1 if partition is None else partition,
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+    )
+    packed = b"".join((head, name, key or b"", value or b""))
+    for text, content in headers or ():
+        packed += _pack(text, None, content, None, ())
+    return packed
+
+
+def _dump(**fields: Any) -> str:
+    return json.dumps({"v": VERSION, **fields}, separators=(",", ":"))
+
+
+def _load(text: str, *, where: str, names: str) -> dict[str, Any]:
+    try:
+        raw = json.loads(text)
+    except ValueError:
+        raise StateError(f"{where}: {text[:80]!r} is not what this sink writes; is the group used otherwise?") from None
+    if not isinstance(raw, dict) or "v" not in raw:
+        raise StateError(f"{where}: {text[:80]!r} is not what this sink writes; is the group used otherwise?")
+    if raw["v"] != VERSION:
+        raise StateError(f"{where}: version {raw['v']!r}, this program knows {VERSION}; use the one that wrote it")
+    if wrong := [name for name in names if not _sound(name, raw.get(name))]:
+        raise StateError(f"{where}: field {wrong[0]!r} is {raw.get(wrong[0])!r}; is the group used otherwise?")
+    return raw
+
+
+def _sound(name: str, value: object) -> bool:
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name == "l":
+        return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return type(value) is int and value >= (-1 if name == "b" else 0)

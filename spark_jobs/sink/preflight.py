@@ -1,0 +1,277 @@
+"""Before a batch is written: living brokers, an existing topic, a marker topic, a control record.
+
+Spark asks for a writer in a new short-lived process for every batch, so what was found is kept in a small file on the
+driver's host: the brokers for half a minute, the rest for ten. A failed batch forgets it.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from discovery.core.clock import SystemClock
+from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError
+from discovery.core.model import BrokerAddress, ClusterId, TopicName
+from discovery.feed.base import FeedView, Interest, verdicts
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Transaction
+from discovery.store.files import write_atomically
+from discovery.store.locations import default_state_dir
+from spark_jobs.sink.lanes import Refusal
+from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
+from spark_jobs.sink.marker import MAX_LANES, Control
+from spark_jobs.sink.options import SinkOptions
+from spark_jobs.sink.plan import SinkPlan
+from spark_jobs.source.feeds import chosen_feed
+from spark_jobs.source.options import SourceOptions
+from spark_jobs.source.start import is_living
+from spark_jobs.source.waiting import Patience
+
+_log = logging.getLogger("kafka_discovery.sink")
+_BROKERS_SECONDS = 30.0
+_CHECKED_SECONDS = 600.0
+_ANSWER_SECONDS = 30.0
+_ENOUGH_BROKERS = 3
+_MORE_SECONDS = 0.3
+"""How long more brokers are waited for, once one lives."""
+LEDGER_PARTITIONS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What an earlier preflight found."""
+
+    key: str
+    brokers: tuple[BrokerAddress, ...]
+    brokers_wall: float
+    checked_wall: float
+    largest_bytes: dict[TopicName, int]
+
+
+def prepare(options: SinkOptions) -> SinkPlan:
+    """Return what workers need, checked no longer ago than it may be.
+
+    Raises:
+        KafkaUnreachableError: no living broker within `startupTimeout`; a verdict per address.
+        ConfigError: an option does not fit the cluster.
+        SinkRefusedError: a batch was left between two numbers of lanes, or markers are lost.
+
+    Runs: driver, once per batch; reads a file, and every half minute blocks for Kafka: <= `startupTimeout` + 2 min.
+    """
+    options = options.opened()
+    found, now = _load(options), time.time()
+    if found is None or not 0 <= now - found.checked_wall < _CHECKED_SECONDS:
+        found = _check(options, now)
+        _save(options, found)
+    elif not 0 <= now - found.brokers_wall < _BROKERS_SECONDS:
+        found = replace(found, brokers=living_brokers(options), brokers_wall=now)
+        _save(options, found)
+    return SinkPlan(options=options, brokers=found.brokers, largest_bytes=found.largest_bytes)
+
+
+def forget(options: SinkOptions) -> None:
+    """Make the next preflight a full one.
+
+    Runs: driver, after a failed batch; deletes a small file.
+    """
+    with suppress(OSError):
+        _file(options).unlink()
+
+
+def living_brokers(options: SinkOptions) -> tuple[BrokerAddress, ...]:
+    """Return vetted brokers, best first, as the source's readers get them.
+
+    Raises:
+        KafkaUnreachableError: none within `startupTimeout`.
+
+    Runs: driver; blocks <= `startupTimeout`, with living brokers under a second.
+    """
+    source = SourceOptions(
+        bootstrap=options.bootstrap,
+        interest=Interest(topics=(options.marker_topic,)),
+        client=options.client,
+        startup_timeout_seconds=options.startup_timeout_seconds,
+        state_dir=options.state_dir,
+        source_id=None if options.discovery_url else f"sink.{options.sink_id}",
+        cluster_id=None if options.cluster_id is None else ClusterId(options.cluster_id),
+        discovery_url=options.discovery_url,
+        discovery_cluster=options.discovery_cluster,
+        discovery_token_file=options.discovery_token_file,
+    )
+    feed = chosen_feed(source)
+    try:
+        feed.start()
+        patience = Patience(feed, source, SystemClock())
+        view = patience.wait(is_living, options.startup_timeout_seconds, _say)
+        if not is_living(view):
+            raise KafkaUnreachableError(
+                f"startupTimeout: after {options.startup_timeout_seconds:g} s no living broker; {verdicts(view)}"
+            )
+        view = patience.wait(lambda v: len(v.bootstrap) >= _ENOUGH_BROKERS, _MORE_SECONDS)
+    finally:
+        feed.stop()
+    return view.bootstrap
+
+
+def _say(view: FeedView) -> None:
+    _log.warning("the sink cannot start yet: %s", verdicts(view))
+
+
+def _check(options: SinkOptions, now: float) -> Found:
+    brokers = living_brokers(options)
+    plan = SinkPlan(options=options, brokers=brokers)
+    with _named(options):
+        largest = _check_topics(plan)
+        _check_transactions(plan)
+        _begin_control(plan)
+    return Found(key=_key(options), brokers=brokers, brokers_wall=now, checked_wall=now, largest_bytes=dict(largest))
+
+
+@contextmanager
+def _named(options: SinkOptions) -> Iterator[None]:
+    """A refusal during the checks must not be hidden by what an earlier start had found."""
+    try:
+        yield
+    except Exception:
+        forget(options)
+        raise
+
+
+def _check_topics(plan: SinkPlan) -> dict[TopicName, int]:
+    options, admin = plan.options, TopicAdmin(plan.access)
+    wanted = {"topic": options.topic, "deadLetterTopic": options.dead_letter_topic}
+    for option, topic in wanted.items():
+        if topic is not None and admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
+            raise ConfigError(f"{option}: topic {topic} does not exist; create it, or correct the name")
+    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS)
+    if shape is None:
+        partitions = min(MAX_LANES, max(LEDGER_PARTITIONS, options.lanes))
+        admin.create(options.marker_topic, partitions=partitions, timeout_seconds=_ANSWER_SECONDS)
+    elif shape.partitions < options.lanes:
+        raise ConfigError(
+            f"lanes: {options.lanes} are more than the {shape.partitions} partitions of {options.marker_topic}; add "
+            "partitions to it, or use fewer lanes"
+        )
+    elif shape.copies < _ENOUGH_BROKERS <= len(plan.brokers):
+        _log.warning(
+            "topic %s has %d copies: one broker's loss may stop the sink; give it 3",
+            options.marker_topic, shape.copies,
+        )  # fmt: skip
+    named = [topic for topic in wanted.values() if topic is not None]
+    return dict(admin.largest_records(named, timeout_seconds=_ANSWER_SECONDS))
+
+
+def _check_transactions(plan: SinkPlan) -> None:
+    """Whether timeout and id are admitted is found by asking, under an id that no lane has."""
+    options = plan.options
+    probe = Transaction(
+        plan.access,
+        transactional_id=f"{options.sink_id}-preflight",
+        timeout_seconds=options.transaction_timeout_seconds,
+        options=options.producer,
+    )
+    probe.fence(until(_ANSWER_SECONDS))
+
+
+def _begin_control(plan: SinkPlan) -> None:
+    """Write the first control record of a sink, or that of a new number of lanes."""
+    options, ledger = plan.options, SinkLedger(plan)
+    control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
+    if control is None:
+        markers = ledger.markers(range(options.lanes), timeout_seconds=_ANSWER_SECONDS)
+        if markers:
+            raise SinkRefusedError(
+                f"sinkId {options.sink_id!r}: {Refusal.LEDGER_LOST.value}: there are markers and no control record; "
+                "find out what of the last batch is in the topic, then run `kafka-discovery sink takeover`"
+            )
+        ledger.write_control(_first(options), timeout_seconds=_ANSWER_SECONDS)
+    elif control.lanes != options.lanes:
+        ledger.write_control(_relaned(plan, ledger, control), timeout_seconds=_ANSWER_SECONDS)
+
+
+def _first(options: SinkOptions) -> Control:
+    return Control(query_id="", batch_id=-1, lanes=options.lanes, generation=1, wall_seconds=int(time.time()))
+
+
+def _relaned(plan: SinkPlan, ledger: SinkLedger, control: Control) -> Control:
+    """Begin a generation with another number of lanes, where the last batch is complete in all of them.
+
+    Every lane is fenced first: a worker of the last run may still hold a transaction that it could commit.
+    """
+    fence_lanes(plan, max(control.lanes, plan.options.lanes))
+    markers = ledger.markers(range(control.lanes), timeout_seconds=_ANSWER_SECONDS)
+    ahead = {m.batch_id for m in markers.values() if m.generation >= control.generation} - set(
+        range(control.batch_id + 1)
+    )
+    if ahead:
+        raise SinkRefusedError(
+            f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
+            f"{control.lanes} lanes and is not complete; start once with lanes={control.lanes}, then change it"
+        )
+    return replace(
+        control,
+        lanes=plan.options.lanes,
+        generation=control.generation + 1,
+        wall_seconds=int(time.time()),
+        lane_walls=(),
+    )
+
+
+def fence_lanes(plan: SinkPlan, lanes: int) -> None:
+    """End the open transactions of all lanes, and keep their holders from committing.
+
+    Raises:
+        TransactionError: a lane did not answer in time.
+
+    Runs: driver and operators' commands; blocks for about 0.1-0.6 s per lane.
+    """
+    for lane in range(lanes):
+        transaction_of(plan, lane).fence(until(_ANSWER_SECONDS))
+
+
+def _key(options: SinkOptions) -> str:
+    telling = (
+        options.bootstrap, options.sink_id, options.topic, options.lanes, options.dead_letter_topic,
+        options.transaction_timeout_seconds, options.marker_topic, options.discovery_url, options.discovery_cluster,
+        options.cluster_id, sorted(options.client.connection),
+    )  # fmt: skip
+    return hashlib.sha256(repr(telling).encode()).hexdigest()
+
+
+def _file(options: SinkOptions) -> Path:
+    return (options.state_dir or default_state_dir()) / "sinks" / f"{options.sink_id}.json"
+
+
+def _load(options: SinkOptions) -> Found | None:
+    """Return what is kept; None where there is nothing, or nothing that fits."""
+    try:
+        raw = json.loads(_file(options).read_bytes())
+        found = Found(
+            key=raw["key"],
+            brokers=tuple(BrokerAddress(host, port) for host, port in raw["brokers"]),
+            brokers_wall=float(raw["brokers_wall"]),
+            checked_wall=float(raw["checked_wall"]),
+            largest_bytes={TopicName(topic): int(most) for topic, most in raw["largest_bytes"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return found if found.key == _key(options) and found.brokers else None
+
+
+def _save(options: SinkOptions, found: Found) -> None:
+    """Keep it; a disk that refuses costs time, not correctness."""
+    content = {
+        "key": found.key,
+        "brokers": [(b.host, b.port) for b in found.brokers],
+        "brokers_wall": found.brokers_wall,
+        "checked_wall": found.checked_wall,
+        "largest_bytes": found.largest_bytes,
+    }
+    try:
+        write_atomically(_file(options), json.dumps(content).encode())
+    except OSError as error:
+        _log.warning("stateDir: what the sink found cannot be kept, so it asks before every batch: %s", error)

@@ -1,0 +1,110 @@
+"""One lane without Spark, and what a reader of committed records sees."""
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+
+from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.sink.lanes import Attempt
+from spark_jobs.sink.ledger import SinkLedger
+from spark_jobs.sink.options import parse_options
+from spark_jobs.sink.plan import SinkPlan
+from spark_jobs.sink.preflight import prepare
+from spark_jobs.sink.writer import LaneReport, LaneWriter, confirm
+
+_ATTEMPTS = itertools.count()
+READ_SECONDS = 30.0
+
+
+@dataclass
+class Sink:
+    """A sink under test: `write` is one task, `confirm` the driver's part."""
+
+    cluster: LocalKafka
+    folder: Path
+    sink_id: str
+    topic: str
+    lanes: int = 1
+    more: Mapping[str, str] = field(default_factory=dict)
+    query_id: str = "query-1"
+
+    def plan(self) -> SinkPlan:
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "sinkId": self.sink_id,
+            "topic": self.topic,
+            "lanes": str(self.lanes),
+            "stateDir": str(self.folder),
+            "transactionTimeout": "30s",
+            **self.more,
+        }
+        return prepare(parse_options({name: value for name, value in options.items() if value}))
+
+    def attempt(self, batch_id: int, lane: int = 0) -> Attempt:
+        return Attempt(
+            query_id=self.query_id,
+            batch_id=batch_id,
+            lane=lane,
+            lanes=self.lanes,
+            attempt=f"a{next(_ATTEMPTS)}",
+            wall_seconds=int(time.time()),
+        )
+
+    def writer(self, batch_id: int, lane: int = 0, *, plan: SinkPlan | None = None) -> LaneWriter:
+        plan = plan or self.plan()
+        return LaneWriter(plan, self.attempt(batch_id, lane), SinkLedger(plan))
+
+    def write(self, batch_id: int, values: Iterable[str], lane: int = 0) -> LaneReport:
+        return self.writer(batch_id, lane).write(batches(values))
+
+    def confirm(self, *reports: LaneReport) -> None:
+        plan = self.plan()
+        confirm(plan, SinkLedger(plan), reports, timeout_seconds=READ_SECONDS)
+
+    def visible(self) -> list[str]:
+        return sorted(str(value) for value in committed_values(self.cluster.bootstrap_servers, self.topic))
+
+
+def batches(values: Iterable[str], *, size: int = 3) -> Iterator[pa.RecordBatch]:
+    """Yield the values in small batches, as Spark hands them over."""
+    rest = list(values)
+    for start in range(0, len(rest), size):
+        column = pa.array([value.encode() for value in rest[start : start + size]], pa.binary())
+        yield pa.record_batch([column], names=["value"])
+
+
+def committed_values(
+    bootstrap_servers: str, topic: str, *, isolation: str = "read_committed", deadline_seconds: float = READ_SECONDS
+) -> list[str | None]:
+    """Read a topic from its beginning to its end of this moment; an open transaction makes it wait, then fail."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"reader-{topic}",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    # Without an isolation level of its own this is the high watermark: open transactions count as unread.
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    found: list[str | None] = []
+    until = time.monotonic() + deadline_seconds
+    while any(
+        position.offset < ends[position.partition]
+        for position in consumer.position([TopicPartition(topic, p) for p, end in ends.items() if end])
+    ):
+        assert time.monotonic() < until, f"{topic}: not read to its end {ends}; is a transaction open?"
+        for message in consumer.consume(500, 0.2):
+            assert message.error() is None, message.error()
+            raw = message.value()
+            found.append(None if raw is None else raw.decode())
+    consumer.close()
+    return found
