@@ -6,6 +6,7 @@ import typer
 
 from discovery import cli_config, cli_state
 from discovery.cli_doctor import doctor
+from discovery.cli_endpoint import endpoint
 from discovery.cli_follow import bootstrap, status, watch
 from discovery.cli_health import healthcheck
 from discovery.cli_serve import serve
@@ -22,6 +23,7 @@ app.add_typer(local_kafka_app, name="local-kafka")
 app.command()(demo)
 app.command()(serve)
 app.command()(healthcheck)
+app.command()(endpoint)
 app.command()(bootstrap)
 app.command()(status)
 app.command()(watch)

@@ -19,6 +19,12 @@ ProbeHost = Annotated[str | None, typer.Option("--probe-host", help="Address of 
 ProbePort = Annotated[int | None, typer.Option("--probe-port", help="Port of probes and metrics; 0: any free one.")]
 StateDir = Annotated[Path | None, typer.Option("--state-dir", help="Folder of the last good views.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the token of the API.")]
+WithEndpoint = Annotated[
+    bool | None, typer.Option("--endpoint/--no-endpoint", help="Offer the local bootstrap endpoint, 127.0.0.1:19092.")
+]
+EndpointPort = Annotated[
+    int | None, typer.Option("--endpoint-port", help="Port of the local bootstrap endpoint; 0: any free one.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -31,6 +37,10 @@ def typed(
     probe_port: int | None = None,
     state_dir: Path | None = None,
     token_file: Path | None = None,
+    endpoint: bool | None = None,
+    endpoint_host: str | None = None,
+    endpoint_port: int | None = None,
+    endpoint_cluster: str | None = None,
 ) -> dict[Where, tuple[str, object]]:
     """Return what was typed, by setting, with the option that said it."""
     return {
@@ -40,6 +50,10 @@ def typed(
         ("api", "token_file"): ("--token-file", token_file),
         ("probes", "host"): ("--probe-host", probe_host),
         ("probes", "port"): ("--probe-port", probe_port),
+        ("endpoint", "enabled"): ("--endpoint", endpoint),
+        ("endpoint", "host"): ("--endpoint-host", endpoint_host),
+        ("endpoint", "port"): ("--endpoint-port", endpoint_port),
+        ("endpoint", "cluster"): ("--cluster", endpoint_cluster),
         ("state_dir",): ("--state-dir", state_dir),
     }
 

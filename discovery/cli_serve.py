@@ -13,12 +13,14 @@ from discovery.cli_config import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    EndpointPort,
     Host,
     Port,
     ProbeHost,
     ProbePort,
     StateDir,
     TokenFile,
+    WithEndpoint,
     typed,
 )
 from discovery.config.logs import configure_logging
@@ -36,7 +38,9 @@ def serve(  # noqa: PLR0917 - typer's options
     probe_port: ProbePort = None,
     state_dir: StateDir = None,
     token_file: TokenFile = None,
+    endpoint_port: EndpointPort = None,
     *,
+    endpoint: WithEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Follow clusters for many queries: HTTP API, metrics, status page. Ends with SIGTERM; never because of Kafka."""
@@ -52,6 +56,8 @@ def serve(  # noqa: PLR0917 - typer's options
             probe_port=probe_port,
             state_dir=state_dir,
             token_file=token_file,
+            endpoint=True if endpoint is None and endpoint_port is not None else endpoint,
+            endpoint_port=endpoint_port,
         ),
     )
     effective: Effective = read()
@@ -66,15 +72,19 @@ def serve(  # noqa: PLR0917 - typer's options
     from discovery.service.server import serve as run  # noqa: PLC0415
     from discovery.service.service import Service  # noqa: PLC0415
 
-    def say(api: str, probes: str) -> None:
+    def say(service: Service, api: str, probes: str) -> None:
         scheme = "https" if effective.settings.api.tls_certificate_file else "http"
         text = {"api": f"{scheme}://{api}", "probes": f"http://{probes}", "pid": os.getpid()}
-        typer.echo(json.dumps(text) if as_json else f"API and status page: {text['api']}   probes: {text['probes']}")
+        line = f"API and status page: {text['api']}   probes: {text['probes']}"
+        if service.endpoint is not None:
+            text["endpoint"] = service.endpoint.address
+            line += f"   bootstrap endpoint: {service.endpoint.address}"
+        typer.echo(json.dumps(text) if as_json else line)
         sys.stdout.flush()
 
     async def main() -> None:
         service = Service(effective, clock=SystemClock(), maker=make_feed, reload_from=read)
-        await run(service, config=config, on_listening=say, notifier=Notifier.of(os.environ))
+        await run(service, config=config, on_listening=partial(say, service), notifier=Notifier.of(os.environ))
 
     try:
         asyncio.run(main())

@@ -13,7 +13,7 @@ from discovery.core.errors import ConfigError
 
 Where = tuple[str, ...]
 PREFIX = "KAFKA_DISCOVERY_"
-_SECTIONS = ("api", "probes", "log", "metrics", "loop")
+_SECTIONS = ("api", "probes", "endpoint", "log", "metrics", "loop")
 _FILE = "_file"
 _SECRET_MAX_BYTES = 262_144
 

@@ -14,6 +14,7 @@ from discovery.config.layers import Layer, Said, Where, command_line_layer, envi
 from discovery.config.settings import (
     ApiSettings,
     ClusterSettings,
+    EndpointSettings,
     LogSettings,
     MetricsSettings,
     ProbeSettings,
@@ -28,6 +29,7 @@ _SECRET = re.compile(r"password|passwd|secret|jaas|credential|private|\.key\b|ke
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "api": ApiSettings,
     "probes": ProbeSettings,
+    "endpoint": EndpointSettings,
     "log": LogSettings,
     "metrics": MetricsSettings,
 }

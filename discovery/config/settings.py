@@ -95,6 +95,22 @@ class ProbeSettings(Section):
     port: Port = Field(default=9464, description="Port of /livez, /readyz, /startupz and /metrics; 0 takes a free one.")
 
 
+class EndpointSettings(Section):
+    """The local bootstrap endpoint: one address on this host that leads any client to a living broker."""
+
+    enabled: bool = Field(default=False, description="Whether the service offers it.")
+    host: str = Field(default="127.0.0.1", description="Loopback address to listen on; others are refused.")
+    port: Port = Field(
+        default=19092, description="Port that clients use as their bootstrap server; 0 takes a free one."
+    )
+    cluster: str | None = Field(default=None, description="Which cluster it leads to; the only one if unset.")
+    connections_max: int = Field(default=2_000, ge=1, description="Clients that may be connected at the same time.")
+    idle_seconds: Duration = Field(
+        default=600.0,
+        description="Connections idle for so long are closed; above 540 s, when JVM clients close theirs.",
+    )
+
+
 class LogSettings(Section):
     """The log on stderr."""
 
@@ -185,6 +201,7 @@ class Settings(Section):
     events_max: int = Field(default=1_000, ge=10, le=100_000, description="Events kept per cluster for /v1/events.")
     api: ApiSettings = Field(default_factory=ApiSettings)
     probes: ProbeSettings = Field(default_factory=ProbeSettings)
+    endpoint: EndpointSettings = Field(default_factory=EndpointSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     loop: dict[str, float | str] = Field(
@@ -201,9 +218,19 @@ class Settings(Section):
                 raise ValueError(f"clusters.{name}: this name means the only cluster; with several choose another")
             _named(f"clusters.{name}.client", partial(map_client_options, cluster.client))
             self.policy(name)
+        wanted, names = self.endpoint.cluster, ", ".join(sorted(self.clusters))
+        if wanted is not None and wanted not in self.clusters:
+            raise ValueError(f"endpoint.cluster: {wanted!r} is not configured; there are: {names}")
+        if self.endpoint.enabled and wanted is None and len(self.clusters) > 1:
+            raise ValueError(f"endpoint.cluster: which of {names} shall the endpoint lead to? name one")
         if self.api.port == self.probes.port != 0 and self.api.host == self.probes.host:
             raise ValueError(f"api.port and probes.port are both {self.api.port} on {self.api.host}; change one")
         return self
+
+    @property
+    def endpoint_cluster(self) -> str:
+        """Name of the cluster that the endpoint leads to."""
+        return self.endpoint.cluster or next(iter(self.clusters))
 
     def policy(self, cluster: str) -> Policy:
         """Return the limits of one cluster's loop: its own over the common ones over the defaults.

@@ -12,7 +12,7 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interest:
-    """Which partitions a follower wants: exactly one of the three.
+    """Which partitions a follower wants: exactly one of topics, pattern, assigned, or brokers alone.
 
     Raises:
         ConfigError: none or several are given, or the pattern is not a regular expression.
@@ -24,14 +24,16 @@ class Interest:
     """`subscribePattern`: unanchored regular expression (find), in the syntax Java and Python share."""
     assigned: tuple[TopicPartition, ...] = ()
     """`assign`: exactly these partitions; new ones are not discovered."""
+    brokers_only: bool = False
+    """No partition at all: brokers are asked for, and no topic."""
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     both_ends: bool = False
     """Ask for high watermarks and last stable offsets: one loop then serves readers of either isolation."""
 
     def __post_init__(self) -> None:
         """Check that exactly one is given and that the pattern compiles."""
-        if sum((bool(self.topics), self.pattern is not None, bool(self.assigned))) != 1:
-            raise ConfigError("follow exactly one of: topics, a pattern, assigned partitions")
+        if sum((bool(self.topics), self.pattern is not None, bool(self.assigned), self.brokers_only)) != 1:
+            raise ConfigError("follow exactly one of: topics, a pattern, assigned partitions, brokers alone")
         if self.pattern is not None:
             try:
                 re.compile(self.pattern)

@@ -6,23 +6,19 @@ topics that are gone take their series with them. `python -m discovery.service.m
 
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
+from discovery.config.families import Family, by_name, cumulated, empty, row
 from discovery.core.model import LoopState
 from discovery.core.state import State
+from discovery.endpoint.metrics import FAMILIES as ENDPOINT_FAMILIES
+from discovery.endpoint.metrics import EndpointCollector
 from discovery.feed.base import FeedView
 from discovery.service.cluster import Cluster
 from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
@@ -30,25 +26,10 @@ from discovery.service.documents import condition, consumer_document
 from discovery.service.service import Service
 
 PAGE = Path("docs/reference/metrics.md")
-PREFIX = "kafka_discovery_"
 OTHER = "__other__"
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric's name without prefix, its kind, its labels after `cluster`, its meaning."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    meaning: str
-
-
-def _of_clusters(*families: Family) -> dict[str, Family]:
-    return {family.name: family for family in families}
-
-
-FAMILIES = _of_clusters(
+FAMILIES = by_name(
     Family("cycles", "counter", ("outcome",), "Metadata rounds by outcome: success, or the kind of failure."),
     Family("cycle_duration_seconds", "histogram", (), "How long metadata rounds took."),
     Family("cycle_deadline_exceeded", "counter", (), "Metadata rounds that took longer than the request timeout."),
@@ -87,14 +68,13 @@ FAMILIES = _of_clusters(
         "Addresses in a consumer's own list that are not alive: who still lists a removed broker?",
     ),
 )
-PROCESS = _of_clusters(
+PROCESS = by_name(
     Family("build", "info", ("version", "python"), "What runs here."),
     Family("api_requests", "counter", ("route", "code"), "Answers of the API."),
     Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
     Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
     Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
 )
-_KINDS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "info": InfoMetricFamily}
 
 
 def registry(service: Service) -> CollectorRegistry:
@@ -117,14 +97,16 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return every family with the series of this moment."""
-        made = {name: _empty(family, ("cluster", *family.labels)) for name, family in FAMILIES.items()}
+        made = {name: empty(family, ("cluster", *family.labels)) for name, family in FAMILIES.items()}
         for name, hub in self._service.hubs.items():
             _Scrape(self._service, name, hub.cluster, made).fill()
         yield from made.values()
+        if self._service.endpoint is not None:
+            yield from EndpointCollector(self._service.endpoint, self._service.endpoint_cluster).collect()
         yield from self._process()
 
     def _process(self) -> Iterator[Metric]:
-        made = {name: _empty(family, family.labels) for name, family in PROCESS.items()}
+        made = {name: empty(family, family.labels) for name, family in PROCESS.items()}
         made["build"].add_metric([], {"version": __version__, "python": platform.python_version()})
         for (route, code), count in self._service.requests.items():
             made["api_requests"].add_metric([route, code], count)
@@ -189,10 +171,7 @@ class _Scrape:
             self._add("metadata_disagreement", counts.disagreements[kind], kind)
         for (broker, result), count in sorted(counts.attempts.copy().items()):
             self._add("broker_attempts", count, broker, result)
-        buckets, total = [], 0
-        for bound in (*BUCKETS_SECONDS, float("inf")):
-            total += counts.duration_buckets[bound]
-            buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", total))
+        buckets = cumulated(BUCKETS_SECONDS, counts.duration_buckets)
         self._made["cycle_duration_seconds"].add_metric([self._name], buckets, sum_value=counts.duration_seconds_sum)
 
     def _brokers(self, view: FeedView, state: State | None) -> None:
@@ -257,21 +236,9 @@ def page() -> str:
         " a dead\nservice does not look fresh. Series of brokers and topics that are gone go with them.\n\n"
         "| name | kind | labels | meaning |\n|---|---|---|---|\n"
     )
-    scoped = [_row(family, ("cluster", *family.labels)) for family in FAMILIES.values()]
-    return head + "\n".join([*scoped, *(_row(family, family.labels) for family in PROCESS.values())]) + "\n"
-
-
-def _row(family: Family, labels: tuple[str, ...]) -> str:
-    suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
-    shown = ", ".join(f"`{label}`" for label in labels) or "-"
-    return f"| `{PREFIX}{family.name}{suffix}` | {family.kind} | {shown} | {family.meaning} |"
-
-
-def _empty(family: Family, labels: tuple[str, ...]) -> Any:
-    name = PREFIX + family.name
-    if family.kind == "histogram":
-        return HistogramMetricFamily(name, family.meaning, labels=labels)
-    return _KINDS[family.kind](name, family.meaning, labels=() if family.kind == "info" else labels)
+    followed = (*FAMILIES.values(), *ENDPOINT_FAMILIES.values())
+    scoped = [row(family, ("cluster", *family.labels)) for family in followed]
+    return head + "\n".join([*scoped, *(row(family, family.labels) for family in PROCESS.values())]) + "\n"
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ async def serve(
         ]
         try:
             await _until_started(api, probes)
+            service.open_endpoint()
             service.listening = True
             on_listening(_named(api_socket), _named(probe_socket))
             supervisor.tell("READY=1")  # before Kafka answers: units that wait for us must not wait for it

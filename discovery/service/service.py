@@ -15,6 +15,9 @@ from discovery.config.settings import Settings
 from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.core.model import LoopState
+from discovery.endpoint.make import KafkaProver, limits_of
+from discovery.endpoint.server import Endpoint
+from discovery.feed.base import FeedView
 from discovery.service.cluster import Cluster, FeedMaker
 from discovery.service.consumers import Registry
 from discovery.service.documents import age_of
@@ -38,6 +41,12 @@ _FIXED_FOR_LIFE = (
     "api.request_timeout_seconds",
     "probes.host",
     "probes.port",
+    "endpoint.enabled",
+    "endpoint.host",
+    "endpoint.port",
+    "endpoint.cluster",
+    "endpoint.connections_max",
+    "endpoint.idle_seconds",
     "state_dir",
     "log.format",
 )
@@ -82,6 +91,8 @@ class Service:
         self._reload_from = reload_from
         self._maker = maker
         self._hubs: dict[str, Hub] = {}
+        self.endpoint: Endpoint | None = None
+        """The bootstrap endpoint, once started, if one is wanted."""
         self._reloading = asyncio.Lock()
         state_dir = self.settings.state_dir or default_state_dir()
         self.state_dir: Path = state_dir / "service"
@@ -130,9 +141,11 @@ class Service:
     async def stop(self, seconds: float) -> None:
         """Answer all waiters and stop the loops; what does not end in time is left to the end of the process."""
         self.release_waiters()
+        closing = asyncio.ensure_future(in_thread(self.endpoint.stop)) if self.endpoint is not None else None
         with contextlib.suppress(TimeoutError):  # a reload on its way would begin loops behind our back
             await asyncio.wait_for(self._reloading.acquire(), seconds / 2)
         stops = [asyncio.ensure_future(in_thread(hub.cluster.stop)) for hub in self._hubs.values()]
+        stops += [closing] if closing is not None else []
         if stops:
             await asyncio.wait(stops, timeout=seconds / 2)
         self._lock.release()
@@ -157,6 +170,33 @@ class Service:
             raise ApiError(503, "the service is starting; try again in a moment")
         names = ", ".join(sorted(self._hubs))
         raise ApiError(404, f"cluster {name[:100]!r} is not followed here; there are: {names}")
+
+    @property
+    def endpoint_cluster(self) -> str:
+        """Name of the cluster that the endpoint leads to."""
+        return self.settings.endpoint_cluster
+
+    def open_endpoint(self) -> str:
+        """Listen for Kafka clients, if that is wanted; returns the address, empty if not. Call before `start`.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or is not a loopback one.
+        """
+        wanted = self.settings.endpoint
+        if not wanted.enabled:
+            return ""
+        self.endpoint = Endpoint(self._endpoint_view, self._prover(self.settings), limits_of(wanted))
+        return self.endpoint.start()
+
+    def _prover(self, settings: Settings) -> KafkaProver:
+        cluster = settings.endpoint_cluster
+        return KafkaProver(settings.clusters[cluster].client_options, settings.policy(cluster))
+
+    def _endpoint_view(self) -> FeedView | None:
+        """Runs: the endpoint's thread, ten times a second; from memory."""
+        hub = self._hubs.get(self.endpoint_cluster)
+        shown = hub.cluster.shown() if hub is not None else None
+        return shown.view if shown is not None else None
 
     def health(self) -> list[ClusterHealth]:
         """Return what probes need to know, from memory."""
@@ -234,6 +274,8 @@ class Service:
         new, old = effective.settings, self.settings
         self._hubs = {name: hubs[name] for name in new.clusters}
         self.settings, self._effective, self.token = new, effective, token
+        if self.endpoint is not None and (old.clusters, old.loop) != (new.clusters, new.loop):
+            self.endpoint.use_prover(await in_thread(partial(self._prover, new)))
         self.registry.silence_seconds = new.silence_seconds
         for hub in self._hubs.values():
             hub.cluster.timeline.resize(new.events_max)

@@ -10,13 +10,14 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 
+from discovery.config.families import PREFIX
 from discovery.core.model import LoopState
 from discovery.service import metrics
 from discovery.service.health import ClusterHealth, live, ready
 from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.fakes.service import Running, running, settings_of
 
-P = metrics.PREFIX
+P = PREFIX
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 

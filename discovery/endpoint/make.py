@@ -1,0 +1,208 @@
+"""Joins an endpoint and a discovery loop."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+
+from discovery.config.client_options import ClientOptions
+from discovery.config.settings import EndpointSettings, Settings
+from discovery.core.answers import ProbeOutcome
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, ClusterId
+from discovery.core.policy import Policy
+from discovery.endpoint.limits import Limits
+from discovery.endpoint.metrics import EndpointCollector
+from discovery.endpoint.race import Resolved
+from discovery.endpoint.server import Endpoint
+from discovery.feed.base import FeedView, verdicts
+from discovery.feed.embedded import EmbeddedFeed
+from discovery.kafka.base import Vetter
+from discovery.kafka.reach import Reached, Resolver, reach_all
+from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.loop.interest import Interest
+
+_T = TypeVar("_T")
+_log = structlog.get_logger("discovery.endpoint")
+
+
+def make_endpoint(
+    view: Callable[[], FeedView | None], options: ClientOptions, policy: Policy, limits: Limits | None = None
+) -> Endpoint:
+    """Return an endpoint, not started, that follows this view and proves brokers with these client options.
+
+    Runs: anywhere; does no I/O.
+    """
+    return Endpoint(view, KafkaProver(options, policy), limits)
+
+
+def limits_of(wanted: EndpointSettings) -> Limits:
+    """Return the limits that a configuration asks for.
+
+    Raises:
+        ConfigError: a value is out of range.
+
+    Runs: anywhere (pure).
+    """
+    return Limits(
+        host=wanted.host, port=wanted.port, connections_max=wanted.connections_max, idle_seconds=wanted.idle_seconds
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """An endpoint with a discovery loop of its own."""
+
+    feed: EmbeddedFeed
+    endpoint: Endpoint
+    cluster: str = "default"
+
+    def start(self) -> str:
+        """Listen and begin to look for brokers; returns the address. Runs: once; blocks for local files only.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or librdkafka refuses the client options.
+        """
+        self.feed.start()
+        try:
+            return self.endpoint.start()
+        except BaseException:
+            self.feed.stop()
+            raise
+
+    def stop(self) -> None:
+        """Let exchanges under way end and stop; blocks <= 10 s."""
+        self.endpoint.stop()
+        self.feed.stop()
+
+    def complain(self, seconds: float) -> None:
+        """Say in the log that nobody was found."""
+        told = verdicts(self.feed.view())
+        _log.warning("no_upstream_yet", waited_seconds=seconds, addresses=told, consequence="clients are turned away")
+
+    def serve_metrics(self, port: int) -> None:
+        """Serve `/metrics` on loopback, from memory.
+
+        Raises:
+            ConfigError: the port cannot be listened on.
+        """
+        registry = CollectorRegistry()
+        registry.register(EndpointCollector(self.endpoint, self.cluster))
+        try:
+            start_http_server(port, addr="127.0.0.1", registry=registry)
+        except OSError as error:
+            raise ConfigError(f"--metrics-port: {port} cannot be listened on: {error.strerror or error}") from error
+
+
+def followed(settings: Settings, *, state_dir: Path | None) -> Followed:
+    """Return an endpoint for the cluster a configuration names, not started.
+
+    Raises:
+        ConfigError: a limit is out of range, or key and trust stores cannot be read.
+    """
+    cluster = settings.endpoint_cluster
+    one, policy = settings.clusters[cluster], settings.policy(cluster)
+    feed = brokers_feed(one.bootstrap_servers, one.client_options, policy, state_dir=state_dir, pin=one.pin)
+    made = make_endpoint(feed.view, one.client_options, policy, limits_of(settings.endpoint))
+    return Followed(feed=feed, endpoint=made, cluster=cluster)
+
+
+def brokers_feed(
+    bootstrap: Sequence[BrokerAddress],
+    options: ClientOptions,
+    policy: Policy,
+    *,
+    state_dir: Path | None,
+    pin: ClusterId | None = None,
+) -> EmbeddedFeed:
+    """Return a loop, not started, that follows the brokers of a cluster and no topic.
+
+    Its view is saved per cluster, shared with all that follow brokers alone: so a list of removed brokers is enough,
+    if one of them was ever met. Views that hold topics are kept elsewhere, for this one would empty them.
+    """
+    return EmbeddedFeed(
+        bootstrap=bootstrap,
+        interest=Interest(brokers_only=True),
+        client_options=options,
+        policy=policy,
+        state_dir=state_dir / "brokers" if state_dir is not None else None,
+        cluster_id=pin,
+        is_idle=lambda: True,
+    )
+
+
+class KafkaProver:
+    """See `Prover`: proves by a metadata request through librdkafka, as the loop does. Holds no connection."""
+
+    def __init__(self, options: ClientOptions, policy: Policy, *, vetter: Vetter | None = None) -> None:
+        protocol = str(options.connection.get("security.protocol", "")).upper()
+        self.tls = protocol in {"SSL", "SASL_SSL"}
+        self._vetter = vetter or LibrdkafkaVetter(options, policy)
+        self._policy = policy
+        self._resolver = Resolver()
+
+    async def resolve(self, address: BrokerAddress) -> Resolved:
+        """See `Prover.resolve`."""
+        found: list[Reached] = []
+        timeout = self._policy.connect_timeout_seconds
+        await reach_all((address,), self._resolver, timeout_seconds=timeout, on_reached=lambda _, r: found.append(r))
+        if not found or found[0].endpoint is None:
+            raise OSError(found[0].detail if found else f"no answer within {timeout:g} s")
+        host, port = found[0].endpoint
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return Resolved(family, (host, port))
+
+    async def prove(self, address: BrokerAddress, cluster_id: ClusterId) -> str | None:
+        """See `Prover.prove`."""
+        outcome = await in_daemon_thread(lambda: self._vet(address))
+        if outcome is None or outcome.tcp_only:
+            return "it gave no answer that proves its cluster"
+        if outcome.failure is not None:
+            return f"{outcome.failure.value}: {outcome.detail}"
+        if outcome.cluster_id != cluster_id:
+            return f"it belongs to cluster {outcome.cluster_id}, not to {cluster_id}"
+        return None
+
+    def _vet(self, address: BrokerAddress) -> ProbeOutcome | None:
+        told: list[ProbeOutcome] = []
+        self._vetter.vet(
+            (address,),
+            connect_timeout_seconds=self._policy.connect_timeout_seconds,
+            request_timeout_seconds=self._policy.request_timeout_seconds,
+            full=(address,),
+            on_outcome=told.append,
+        )
+        return told[0] if told else None
+
+
+async def in_daemon_thread(work: Callable[[], _T]) -> _T:
+    """Run something that blocks; a thread of its own, for a pool's would hold up the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def tell(result: _T | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - handed over, not swallowed
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name="endpoint proof", daemon=True).start()
+    return await future

@@ -1,0 +1,274 @@
+"""The endpoint: listens on loopback and leads each client to a guarded broker. A thread and an event loop of its own.
+
+A thread of its own, for a full pipe must not delay the API, nor a big page of the API a client's first byte.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from discovery.core.errors import BUG_PHRASE, ConfigError
+from discovery.core.model import BrokerAddress
+from discovery.endpoint.counting import ENDING, LIMIT, NO_UPSTREAM, Counts
+from discovery.endpoint.guards import Guards, Prover
+from discovery.endpoint.limits import Limits
+from discovery.endpoint.names import Finding
+from discovery.endpoint.pipe import Pipe
+from discovery.endpoint.race import race
+from discovery.feed.base import FeedView
+
+_BACKLOG = 1_024
+_REAP_SECONDS = 5.0
+_QUIET_SECONDS = 0.2
+"""An exchange is over when nothing has moved for so long."""
+_COMPLAIN_SECONDS = 10.0
+_log = structlog.get_logger("discovery.endpoint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointView:
+    """An endpoint at one moment."""
+
+    address: str
+    ready: tuple[BrokerAddress, ...]
+    sticky: BrokerAddress | None
+    connections: int
+    findings: tuple[Finding, ...]
+
+
+class Endpoint:
+    """Owns the listener from `start` to `stop`. Thread-safe; the constructor does no I/O."""
+
+    def __init__(self, view: Callable[[], FeedView | None], prover: Prover, limits: Limits | None = None) -> None:
+        """Remember where the picture of the cluster comes from; `view` must answer from memory."""
+        self.limits = limits or Limits()
+        self.counts = Counts()
+        self.address = ""
+        """`host:port`, once started."""
+        self._view = view
+        self._prover = prover
+        self._guards: Guards | None = None
+        self._pipes: set[Pipe] = set()
+        self._waiting = 0
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._complained_at = float("-inf")
+
+    def start(self) -> str:
+        """Listen; returns the address, `host:port`.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+
+        Runs: any thread, once; blocks for milliseconds.
+        """
+        listener = _listen(self.limits.host, self.limits.port)
+        host, port = listener.getsockname()[:2]
+        self.address = str(BrokerAddress(host, port))
+        up = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(listener, up), name="kafka-discovery endpoint", daemon=True
+        )
+        self._thread.start()
+        up.wait()
+        _log.info("endpoint_listening", address=self.address)
+        return self.address
+
+    def stop(self) -> None:
+        """Take no more clients, let exchanges under way end, close the rest; a second call does nothing.
+
+        Runs: any thread; blocks <= `drain_seconds` + 1.
+        """
+        loop, stop, thread = self._loop, self._stop, self._thread
+        if loop is None or stop is None or thread is None:
+            return
+        with contextlib.suppress(RuntimeError):  # its loop is closed already
+            loop.call_soon_threadsafe(stop.set)
+        thread.join(self.limits.drain_seconds + 2.0)
+
+    def shown(self) -> EndpointView:
+        """Return what it does at this moment; from memory."""
+        guards = self._guards
+        return EndpointView(
+            address=self.address,
+            ready=tuple(address for address, _ in guards.ready) if guards else (),
+            sticky=guards.sticky if guards else None,
+            connections=len(self._pipes),
+            findings=tuple(guards.findings.values()) if guards else (),
+        )
+
+    def use_prover(self, prover: Prover) -> None:
+        """Prove brokers in another way from now on: other client options. Runs: any thread."""
+        self._prover = prover
+        if self._guards is not None:
+            self._guards.prover = prover
+
+    def wait_ready(self, seconds: float) -> bool:
+        """Wait until a client would be led to a broker; False after the timeout. Runs: any thread but its own."""
+        loop, guards = self._loop, self._guards
+        if loop is None or guards is None:
+            return False
+        return bool(asyncio.run_coroutine_threadsafe(guards.wait_ready(seconds), loop).result(seconds + 5))
+
+    def _run(self, listener: socket.socket, up: threading.Event) -> None:
+        with listener:
+            asyncio.run(self._serve(listener, up))
+
+    async def _serve(self, listener: socket.socket, up: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._guards = Guards(self._view, self._prover, self.limits, self.counts, on_lost=self._cut)
+        self._guards.port = listener.getsockname()[1]
+        up.set()
+        tasks = [
+            asyncio.ensure_future(supervised(work, self._stop))
+            for work in (self._guards.run, lambda: self._accept(listener), self._reap)
+        ]
+        clients = tasks[1]
+        await self._stop.wait()
+        clients.cancel()
+        listener.close()
+        await self._drain()
+        for task in [*tasks, *(one for one in asyncio.all_tasks() if one is not asyncio.current_task())]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        _log.info("endpoint_stopped", address=self.address)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:  # out of descriptors, most likely: those who wait stay in the queue
+                self._complain("cannot_accept", error=str(error))
+                await asyncio.sleep(0.1)
+                continue
+            task = asyncio.ensure_future(self._serve_client(client))
+            running.add(task)
+            task.add_done_callback(running.discard)
+
+    async def _serve_client(self, client: socket.socket) -> None:
+        with client:
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if len(self._pipes) + self._waiting >= self.limits.connections_max:
+                self._turn_away(LIMIT, limit=self.limits.connections_max)
+                return
+            pipe = await self._pipe(client)
+            if pipe is None:
+                return
+            self._pipes.add(pipe)
+            try:
+                await pipe.run()
+            finally:
+                self._pipes.discard(pipe)
+                self.counts.open_now[str(pipe.address)] -= 1
+
+    async def _pipe(self, client: socket.socket) -> Pipe | None:
+        """Find the client its broker; nothing is read from it before."""
+        assert self._guards is not None  # noqa: S101 - made before anybody is accepted
+        loop, limits, guards = asyncio.get_running_loop(), self.limits, self._guards
+        began = loop.time()
+        self._waiting += 1
+        try:
+            while (left := began + limits.hold_seconds - loop.time()) > 0:
+                ready = guards.ready or await guards.wait_ready(left)
+                won = await race(
+                    ready[: limits.attempts_max],
+                    every_seconds=limits.attempt_every_seconds,
+                    timeout_seconds=limits.attempt_timeout_seconds,
+                    on_failure=self._failed,
+                )
+                if won is not None:
+                    return self._joined(client, *won, seconds=loop.time() - began)
+        finally:
+            self._waiting -= 1
+        self._turn_away(NO_UPSTREAM, waited_seconds=limits.hold_seconds)
+        return None
+
+    def _joined(
+        self, client: socket.socket, address: BrokerAddress, upstream: socket.socket, *, seconds: float
+    ) -> Pipe:
+        assert self._guards is not None  # noqa: S101 - as above
+        if self._guards.sticky != address:
+            before, self._guards.sticky = self._guards.sticky, address
+            _log.info("upstream_chosen", upstream=str(address), before=str(before) if before else None)
+        self.counts.connected(str(address), seconds)
+        now = asyncio.get_running_loop().time()
+        return Pipe(client=client, upstream=upstream, address=address, counts=self.counts, moved_at=now)
+
+    def _failed(self, address: BrokerAddress) -> None:
+        self.counts.connect_failures[str(address)] += 1
+        if self._guards is not None:
+            self._guards.broken(address)
+
+    def _cut(self, address: BrokerAddress) -> None:
+        """End all pipes to a broker that is gone: their clients connect again and get another one."""
+        for pipe in [pipe for pipe in self._pipes if pipe.address == address]:
+            pipe.close()
+
+    def _turn_away(self, reason: str, **facts: object) -> None:
+        self.counts.turned_away[reason] += 1
+        self._complain("client_turned_away", reason=reason, total=self.counts.turned_away[reason], **facts)
+
+    def _complain(self, event: str, **facts: object) -> None:
+        """Log at most one line in ten seconds: clients try again many times a second."""
+        now = asyncio.get_running_loop().time()
+        if now - self._complained_at >= _COMPLAIN_SECONDS:
+            self._complained_at = now
+            _log.warning(event, **facts)
+
+    async def _reap(self) -> None:
+        """Close what has been idle for too long."""
+        while True:
+            await asyncio.sleep(min(_REAP_SECONDS, self.limits.idle_seconds / 4))
+            oldest = asyncio.get_running_loop().time() - self.limits.idle_seconds
+            for pipe in [pipe for pipe in self._pipes if pipe.moved_at < oldest]:
+                pipe.close()
+
+    async def _drain(self) -> None:
+        """Close each pipe once it is quiet; all of them when time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.drain_seconds
+        while self._pipes and loop.time() < deadline:
+            for pipe in [pipe for pipe in self._pipes if loop.time() - pipe.moved_at > _QUIET_SECONDS]:
+                pipe.close()
+            await asyncio.sleep(0.02)
+        self.counts.turned_away[ENDING] += self._waiting
+        for pipe in list(self._pipes):
+            pipe.close()
+        await asyncio.sleep(0)
+
+
+async def supervised(work: Callable[[], object], stop: asyncio.Event) -> None:
+    """Run something that must not end; an exception nobody expected is told, and it begins anew."""
+    while not stop.is_set():
+        try:
+            await work()  # type: ignore[misc]
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # noqa: BLE001 - clients of many processes hang on this one thread
+            _log.exception("bug", sentence=BUG_PHRASE, where="the bootstrap endpoint")
+            await asyncio.sleep(0.5)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"endpoint.port: {host}:{port} cannot be listened on: {error.strerror or error}; is another endpoint"
+            " running on this host? choose another --endpoint-port (0: any free one)"
+        ) from error
+    return listener
