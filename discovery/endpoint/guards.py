@@ -153,9 +153,12 @@ class Guards:
                     why = await self._until_broken(connection, resolved, broken)
             except OSError as error:
                 why = f"it does not accept connections: {error}"
+            except asyncio.CancelledError:
+                self._standing.pop(address, None)  # told where it was decided
+                raise
             finally:
                 self._resting[address] = asyncio.get_running_loop().time() + _REST_SECONDS
-                self._lose(address, why or "it could not be verified")
+                self._lose(address, why)
 
     async def _until_broken(self, connection: socket.socket, resolved: Resolved, broken: asyncio.Event) -> str:
         """Return why the address no longer counts; empty when its connection only got old."""

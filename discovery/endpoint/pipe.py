@@ -50,8 +50,8 @@ class Pipe:
         try:
             while data := await loop.sock_recv(source, _CHUNK_BYTES):
                 self.moved_at = loop.time()
-                await loop.sock_sendall(target, data)
                 counted[key] += len(data)
+                await loop.sock_sendall(target, data)
             target.shutdown(socket.SHUT_WR)
         except OSError:
             # A reset must reach the other side as an end, else it would wait for its own timeouts.

@@ -1,0 +1,59 @@
+"""An endpoint over brokers of a test's making, and Kafka's own command line tools from its jars."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from discovery.config.client_options import map_client_options
+from discovery.config.material import open_stores
+from discovery.core.model import parse_bootstrap_servers
+from discovery.core.policy import Policy
+from discovery.endpoint.limits import Limits
+from discovery.endpoint.make import Followed, brokers_feed, make_endpoint
+from discovery.localkafka.jars import kafka_jars
+from discovery.localkafka.java import java_command
+
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+_TOOL_SECONDS = 90.0
+READY_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def endpoint_to(
+    bootstrap: str,
+    *,
+    state_dir: Path | None = None,
+    client: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Iterator[Followed]:
+    """Run an endpoint on a free port, in this process, and wait until it leads somewhere."""
+    options, policy = open_stores(map_client_options(dict(client or {}))), Policy()
+    feed = brokers_feed(parse_bootstrap_servers(bootstrap), options, policy, state_dir=state_dir)
+    running = Followed(feed=feed, endpoint=make_endpoint(feed.view, options, policy, limits or Limits(port=0)))
+    running.start()
+    try:
+        assert running.endpoint.wait_ready(READY_SECONDS), running.feed.view()
+        yield running
+    finally:
+        running.stop()
+
+
+def kafka_tool(
+    tool: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = _TOOL_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's own tools, a JVM, to its end."""
+    command = [
+        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
+        os.pathsep.join(map(str, kafka_jars())), tool, *arguments,
+    ]  # fmt: skip
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def properties_file(path: Path, properties: Mapping[str, str]) -> str:
+    """Write a client's properties, without Spark's prefix, and return the path."""
+    lines = (f"{name.removeprefix('kafka.')}={value}" for name, value in properties.items())
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
