@@ -10,6 +10,7 @@ from deploy.generate import HERE, files
 from deploy.source.alerts import ALERTS, RECORDINGS, seconds_in
 from deploy.source.cases import CASES
 from deploy.source.rules import as_they_are, groups, sixtieth
+from discovery.config.families import PREFIX
 from discovery.service import metrics
 from tests.deploy.tools import tool
 
@@ -24,7 +25,7 @@ def exported() -> dict[str, tuple[str, ...]]:
         for family in table.values():
             suffixes = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
             for suffix in suffixes.get(family.kind, ("",)):
-                found[metrics.PREFIX + family.name + suffix] = (*labels, *family.labels, "le", "instance", "job")
+                found[PREFIX + family.name + suffix] = (*labels, *family.labels, "le", "instance", "job")
     return found
 
 
