@@ -56,10 +56,20 @@ generate: setup ## Write the rules, dashboards and manifests of deploy/ again fr
 	$(BIN)/python -m deploy.generate
 
 .PHONY: test
-test: check tools ## Everything above, then real brokers and real Spark
-	$(BIN)/python -m pytest tests/deploy
-	$(BIN)/python -m pytest tests/contract tests/integration tests/spark
-	$(BIN)/python -m pytest tests/page # apart: Playwright leaves an event loop running in its process
+test: check tools ## Everything above, then real brokers and real Spark, two suites side by side (30 minutes)
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-kafka test-spark
+
+.PHONY: test-kafka
+test-kafka: setup tools ## Real brokers: the adapters, the service, the tools, what is deployed
+	@mkdir -p build
+	@echo "real brokers: the output comes when they are through (build/test-kafka.log)"
+	@$(BIN)/python -m pytest tests/contract tests/integration tests/deploy > build/test-kafka.log 2>&1 \
+	  && $(BIN)/python -m pytest tests/page >> build/test-kafka.log 2>&1; \
+	  code=$$?; cat build/test-kafka.log; exit $$code # the page apart: Playwright leaves an event loop running
+
+.PHONY: test-spark
+test-spark: setup ## Real Spark on real brokers
+	$(BIN)/python -m pytest tests/spark
 
 .PHONY: test-page
 test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)

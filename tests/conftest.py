@@ -29,17 +29,6 @@ def _nothing_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    """Undo what a command that sets up logging did to this process: caplog sees only loggers that propagate."""
-    loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery", "spark_jobs")]
-    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    yield
-    for logger, handlers, propagate, level in before:
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
-
-
-@pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """Undo what a command that ran in this process did to the logs: later tests read them."""
     loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery", "spark_jobs")]

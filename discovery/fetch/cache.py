@@ -21,14 +21,17 @@ _cache: dict[_Key, tuple[CachedConsumer, float]] = {}
 def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client: ClientFactory) -> CachedConsumer:
     """Take a consumer out of this process's cache, or build one; the broker list is not part of the key.
 
-    A cached one whose brokers were all down gets the new list.
+    A cached one whose brokers were all down gets the new list. The others give up what they fetched ahead: the bound
+    of the memory is the worker's.
 
     Raises:
         ConfigError: librdkafka refuses an option.
 
-    Runs: worker; does not block.
+    Runs: worker; blocks for milliseconds where another one had fetched ahead.
     """
     found = _cache.pop(_key(settings), None)
+    for other, _ in _cache.values():
+        other.make_room()
     if found is None:
         return CachedConsumer(settings, brokers, make_client)
     cached = found[0]

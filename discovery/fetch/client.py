@@ -48,7 +48,7 @@ class Client(Protocol):
         ...
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop reading; what was prefetched of them is dropped."""
+        """Stop reading; what was prefetched of them is dropped by the next `read`."""
         ...
 
     def read(self, ends: Mapping[TopicPartition, int], max_rows: int, timeout_seconds: float) -> Piece:

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
 from discovery.fetch.client import Client, ClientFactory, Piece
+from discovery.fetch.heap import trim
 from discovery.fetch.ranges import FetchSettings
 from discovery.fetch.tuning import Limits, complete, limits_of, with_uncounted
 
@@ -111,6 +112,16 @@ class CachedConsumer:
         Runs: worker; does not block.
         """
         self.aim({tp: position for tp, position in self.positions.items() if self._backlog(tp, position)})
+
+    def make_room(self) -> None:
+        """Give up what was fetched ahead: the bound is the worker's, and a consumer of another query needs it now.
+
+        Runs: worker; blocks for milliseconds where something was fetched ahead.
+        """
+        if self.positions:
+            self.leave(list(self.positions))
+            self._client.read({}, self.settings.batch_rows, 0.0)  # librdkafka drops what is outdated when polled
+            trim()
 
     def _backlog(self, tp: TopicPartition, position: int) -> bool:
         end = self._client.known_end(tp)

@@ -74,7 +74,7 @@ def test_given_a_client_that_stalls_when_its_time_is_up_then_the_connection_ends
 ) -> None:
     began = time.monotonic()
     _talk(dead_service, data)
-    assert 0.5 < time.monotonic() - began < 10
+    assert 0.5 < time.monotonic() - began < 30
 
 
 def test_given_endless_headers_when_sent_then_they_are_cut_off_and_others_are_served(

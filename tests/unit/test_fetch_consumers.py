@@ -211,6 +211,20 @@ def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_lis
     assert first.positions == {}
 
 
+def test_given_a_consumer_that_fetched_ahead_when_another_querys_is_taken_then_it_makes_room_once() -> None:
+    first = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient)
+    first.aim({P0: 4})
+    (client,) = ScriptedClient.made
+    client.ends, client.pieces = {P0: 1_000_000}, [Piece()]
+    give_back(first)
+    assert client.log == ["assign t-0 4"], "a backlog is left, so it reads on"
+    for _ in range(2):
+        give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient))
+    assert client.log == ["assign t-0 4", "unassign t-0"]
+    assert client.pieces == [], "what is outdated is dropped by the next poll alone"
+    assert take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient) is first
+
+
 def test_given_many_configurations_when_given_back_then_the_oldest_is_closed() -> None:
     for number in range(6):
         give_back(take(FetchSettings(batch_rows=number + 1), BROKERS, ScriptedClient))

@@ -11,6 +11,7 @@ from typing import Any
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition
 from discovery.fetch.client import LINGER_SECONDS, OnError, Piece, TopicAnswer
+from discovery.fetch.heap import trim
 from discovery.fetch.native import layout as k
 from discovery.fetch.native.library import CONSUMER, EVENT_ERROR, EVENT_LOG, Library, Metadata, library
 from discovery.fetch.native.rows import Rows
@@ -168,10 +169,7 @@ def _close(lib: Library, handle: int, queue: int, events: int) -> None:
     lib.queue_destroy(queue)
     lib.queue_destroy(events)
     lib.destroy(handle)
-    # A client's threads have heaps of their own; without a word the allocator keeps what they held.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    trim()
 
 
 class _Sorted:
