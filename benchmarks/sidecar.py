@@ -1,6 +1,7 @@
-"""The figures of the service: `python -m benchmarks.sidecar [watchers|rest|kills|load]`.
+"""The figures of the service: `python -m benchmarks.sidecar [PART…]`.
 
-Kafka is played in the service's own process, so that the brokers do not share its cores; memory and CPU include it.
+Except in the part `real`, Kafka is played in the service's own process, so that the brokers do not share its cores;
+memory and CPU include it.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,16 @@ from typing import Any
 import httpx
 
 from benchmarks.harness import environment
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
 from tests.support import eventually
-from tests.support_service import ServiceProcess
+from tests.support_service import ServiceProcess, serving
 
 RESULT = Path(__file__).parent / "results" / "sidecar.json"
 PROGRAM = ("-m", "tests.fakes.service_main")
 WATCHERS = 10_000
 KILLS = 100
+PARTITIONS = 1_000
 REST_SECONDS = 15.0
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -111,22 +116,66 @@ def rest(folder: Path, topics: int) -> dict[str, Any]:
     """Memory and CPU with nobody asking, and the time of a scrape."""
     with service(folder, topics, "calm") as one:
         settled(one, 3 * topics)
-        began, used = time.monotonic(), cpu_seconds(one.pid)
-        time.sleep(REST_SECONDS)
-        share = (cpu_seconds(one.pid) - used) / (time.monotonic() - began)
-        with httpx.Client(trust_env=False) as client:
-            scrapes = []
-            for _ in range(30):
-                at = time.perf_counter()
-                client.get(one.probes + "/metrics", timeout=30)
-                scrapes.append(time.perf_counter() - at)
+        share = cpu_percent(one)
         return {
             "partitions": 3 * topics,
             "resident_megabytes": round(resident_mb(one.pid), 1),
-            "cpu_percent_of_a_core": round(100 * share, 1),
-            "scrape_milliseconds_p50": round(1000 * statistics.median(scrapes), 1),
-            "scrape_milliseconds_max": round(1000 * max(scrapes), 1),
+            "cpu_percent_of_a_core": share,
+            **scrapes(one),
         }
+
+
+def scrapes(one: ServiceProcess) -> dict[str, float]:
+    """How long thirty scrapes take."""
+    took = []
+    with httpx.Client(trust_env=False) as client:
+        for _ in range(30):
+            at = time.perf_counter()
+            client.get(one.probes + "/metrics", timeout=30).raise_for_status()
+            took.append(time.perf_counter() - at)
+    return {
+        "scrape_milliseconds_p50": round(1000 * statistics.median(took), 1),
+        "scrape_milliseconds_max": round(1000 * max(took), 1),
+    }
+
+
+def real(folder: Path) -> dict[str, Any]:
+    """CPU with librdkafka and real brokers at rest and with a follower; then scrapes while all brokers are frozen."""
+    with LocalKafka(ClusterSettings(brokers=3)) as cluster:
+        cluster.create_topic("t", PARTITIONS)
+        with serving(cluster.bootstrap_servers, folder) as one:
+            settled(one, PARTITIONS)
+            told: dict[str, Any] = {"partitions": PARTITIONS, "cpu_percent_at_rest": cpu_percent(one)}
+            told["resident_megabytes"] = round(resident_mb(one.pid), 1)
+            over = threading.Event()
+            follower = threading.Thread(target=follow, args=(one, over))
+            follower.start()
+            time.sleep(3)
+            told["cpu_percent_with_a_follower"] = cpu_percent(one)
+            over.set()
+            follower.join()
+            told |= scrapes(one)
+            cluster.pause(cluster.broker_ids)
+            try:
+                eventually(lambda: one.json("/v1/status")["state"] not in {"fresh", "cold"}, 60, "the view to age")
+                told["frozen"] = scrapes(one)
+            finally:
+                cluster.resume(cluster.broker_ids)
+    return told
+
+
+def follow(one: ServiceProcess, over: threading.Event) -> None:
+    """Ask for what changed, as a query does."""
+    told: dict[str, Any] = {"version": 0, "epoch": ""}
+    while not over.is_set():
+        told = one.json(f"/v1/follow?version={told['version']}&epoch={told['epoch']}&wait=1s")
+
+
+def cpu_percent(one: ServiceProcess) -> float:
+    """Share of one core over a while."""
+    began, used = time.monotonic(), cpu_seconds(one.pid)
+    time.sleep(REST_SECONDS)
+    return round(100 * (cpu_seconds(one.pid) - used) / (time.monotonic() - began), 1)
 
 
 def kills(folder: Path) -> dict[str, Any]:
@@ -241,6 +290,7 @@ def main(names: list[str]) -> None:
         "rest_1_000": lambda folder: rest(folder, 334),
         "rest_50_000": lambda folder: rest(folder, 16_667),
         "load": load,
+        "real": real,
         "kills": kills,
     }
     result = json.loads(RESULT.read_text()) if RESULT.exists() else {}

@@ -74,13 +74,13 @@ _ROOM = (("spark.kafka.consumer.cache.capacity", "128"),)
 """Spark's own source keeps 64 consumers by default and would build a hundred anew in each batch."""
 
 CASES = {
-    "100B-6p": Case(value_bytes=100, partitions=6, rows=4_000_000),
+    "100B-6p": Case(value_bytes=100, partitions=6, rows=12_000_000),
     "100B-100p": Case(value_bytes=100, partitions=100, rows=4_000_000),
-    "1KB-6p": Case(value_bytes=1_000, partitions=6, rows=1_200_000),
+    "1KB-6p": Case(value_bytes=1_000, partitions=6, rows=3_600_000),
     "1KB-100p": Case(value_bytes=1_000, partitions=100, rows=1_200_000),
-    "100B-6p-steady": Case(value_bytes=100, partitions=6, rows=4_000_000, batches=4),
+    "100B-6p-steady": Case(value_bytes=100, partitions=6, rows=12_000_000, batches=4),
     "100B-100p-steady": Case(value_bytes=100, partitions=100, rows=4_000_000, batches=4, settings=_ROOM),
-    "100B-6p-aggregated": Case(value_bytes=100, partitions=6, rows=4_000_000, query=_aggregate, mode="complete"),
+    "100B-6p-aggregated": Case(value_bytes=100, partitions=6, rows=12_000_000, query=_aggregate, mode="complete"),
 }
 
 
