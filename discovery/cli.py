@@ -9,6 +9,7 @@ from discovery.cli_doctor import doctor
 from discovery.cli_endpoint import endpoint
 from discovery.cli_follow import bootstrap, status, watch
 from discovery.cli_health import healthcheck
+from discovery.cli_removal import removal
 from discovery.cli_serve import serve
 from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
@@ -28,6 +29,7 @@ app.command()(bootstrap)
 app.command()(status)
 app.command()(watch)
 app.command()(doctor)
+app.command()(removal)
 
 
 def main() -> None:

@@ -26,14 +26,17 @@ from discovery.core.model import (
     TopicId,
     TopicName,
     TopicPartition,
+    Verdict,
 )
 from discovery.core.policy import Policy
+from discovery.core.removal import RemovalFacts
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
 from discovery.feed.base import AddressReport, FeedView, verdicts
 from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
+from discovery.kafka.survey import survey
 from discovery.kafka.vet import LibrdkafkaVetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Key, ThreadedCalls, Value, gather
@@ -301,6 +304,21 @@ class EmbeddedFeed:
             gateway.commit_offsets(group, offsets, timeout_seconds=deadline.remaining(self._clock.monotonic()))
         except GatewayError as error:
             raise self._unreachable(error.detail) from error
+
+    def survey(
+        self,
+        leaving: Collection[BrokerId],
+        *,
+        timeout_seconds: float,
+        lists: Mapping[str, tuple[BrokerAddress, ...]],
+    ) -> RemovalFacts:
+        """Ask everything that a removal depends on; what is not told becomes a doubt.
+
+        Runs: any thread but the loop's; blocks <= about twice timeout_seconds.
+        """
+        view = self.view()
+        dead = [a for a, report in view.addresses.items() if report.verdict not in {Verdict.ALIVE, None}]
+        return survey(self._factory, view.bootstrap, leaving, timeout_seconds=timeout_seconds, lists=lists, dead=dead)
 
     def _read_bootstrap_file(self) -> None:
         if self._bootstrap_file is None:

@@ -125,6 +125,17 @@ class ServiceClient:
         """Set a group's offsets; raises as `refresh` does."""
         self._offsets("PUT", f"groups/{_quoted(group)}", {"offsets": offsets}, timeout_seconds)
 
+    def removal(self, brokers: str, *, temporary: bool, verify: bool, timeout_seconds: float) -> dict[str, Any]:
+        """Ask whether brokers may be removed, or whether they are; raises as `refresh` does."""
+        flags = {"temporary": str(temporary).lower(), "verify": str(verify).lower()}
+        response = self._send(
+            "GET",
+            f"{self._scope}/removal",
+            params={"brokers": brokers, "timeout": f"{timeout_seconds:g}s", **flags},
+            timeout_seconds=2 * timeout_seconds + 2,
+        )
+        return self._document(response)
+
     def report(self, consumer_id: str, report: Mapping[str, Any]) -> None:
         """Say that a consumer lives, and what it does.
 

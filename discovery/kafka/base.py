@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from discovery.core.answers import MetadataAnswer, ProbeOutcome
-from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicId, TopicName, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,36 @@ class Gateway(Protocol):
 
         Raises:
             GatewayError: not everything was taken; TOPIC_UNKNOWN where a partition does not exist.
+
+        Runs: a worker thread; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def min_in_sync(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
+        """Ask for `min.insync.replicas`; topics that do not tell are absent.
+
+        Raises:
+            GatewayError: nothing was answered at all; AUTH where it may not be described.
+
+        Runs: a worker thread; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
+        """Ask each broker itself for its `process.roles`; those that do not tell are absent.
+
+        Raises:
+            GatewayError: nobody answered.
+
+        Runs: a worker thread; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+    def groups(self, *, timeout_seconds: float) -> tuple[str, ...]:
+        """Ask for the names of all consumer groups.
+
+        Raises:
+            GatewayError: not every broker told its own.
 
         Runs: a worker thread; blocks <= timeout_seconds + 1.
         """

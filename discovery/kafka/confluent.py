@@ -21,9 +21,9 @@ from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[at
 from discovery.config.client_options import ClientOptions
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicMetadata, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicId, TopicMetadata, TopicName, TopicPartition
 from discovery.core.policy import Policy
-from discovery.kafka import codes
+from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
@@ -181,6 +181,22 @@ class ConfluentGateway:
             writer.commit(offsets, cluster_id=home, timeout_seconds=timeout_seconds)
 
         self._call(f"commit to group {group}", write)
+
+    def min_in_sync(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
+        """See `Gateway.min_in_sync`."""
+        return self._call(
+            "min.insync.replicas", lambda client: inventory.min_in_sync(client, topics, timeout_seconds=timeout_seconds)
+        )
+
+    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
+        """See `Gateway.roles`."""
+        return self._call(
+            "process.roles", lambda client: inventory.roles(client, brokers, timeout_seconds=timeout_seconds)
+        )
+
+    def groups(self, *, timeout_seconds: float) -> tuple[str, ...]:
+        """See `Gateway.groups`."""
+        return self._call("groups", lambda client: inventory.groups(client, timeout_seconds=timeout_seconds))
 
     def close(self) -> None:
         """See `Gateway.close`. A call still under way keeps the client alive until it returns."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from discovery.core.errors import KafkaUnreachableError
+from discovery.core.reassignment import plan_reassignment, to_json
 from discovery.localkafka import properties
 from discovery.localkafka.admin import Admin, wait_until
 from discovery.localkafka.launch import run_tool
 from discovery.localkafka.members import Members
-from discovery.localkafka.reassign import plan_reassignment, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

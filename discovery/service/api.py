@@ -10,7 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from discovery.config.logs import LEVELS, current_level, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
-from discovery.core.model import Isolation, TopicName, TopicPartition
+from discovery.core.model import BrokerId, Isolation, TopicName, TopicPartition
+from discovery.core.removal import judge, parse_broker_ids, verify
+from discovery.core.removal_words import removal_document
 from discovery.feed.wire import Position
 from discovery.loop.interest import Interest
 from discovery.service.cluster import Shown
@@ -163,6 +165,21 @@ class Api:
         await self._ask(hub, lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
         return answer({"group": call.path("group"), "offsets": _nested(offsets)})
 
+    async def removal(self, call: Call) -> Response:
+        """Say whether brokers may be removed, or with `verify` whether they are."""
+        hub = self._service.hub(call.cluster)
+        leaving, temporary, verifies = _broker_ids(call.text("brokers")), call.flag("temporary"), call.flag("verify")
+        timeout = call.duration("timeout", _ASK_SECONDS)
+        feed = hub.cluster.feed
+        if feed is None:
+            raise ApiError(503, "the loop was not started yet; try again")
+        now = self._service.clock.monotonic()
+        lists = {f"consumer {c.id}": c.bootstrap_servers for c in self._service.registry.all(now, hub.cluster.name)}
+        lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
+        facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=timeout, lists=lists))
+        found = verify(facts, leaving) if verifies else judge(facts, leaving, temporary=temporary)
+        return answer(removal_document(found, facts, temporary=temporary, verified=verifies))
+
     async def consumers(self, _: Call) -> Response:
         """List consumers with lag, acknowledged generation, and dead addresses they still list."""
         now = self._service.clock.monotonic()
@@ -304,6 +321,13 @@ def _interest(topics: str | None, pattern: str | None) -> tuple[Interest | None,
         return (Interest(topics=names), (names, None)) if names else (None, None)
     except ConfigError as error:
         raise ApiError(400, f"pattern: {error}") from error
+
+
+def _broker_ids(text: str | None) -> frozenset[BrokerId]:
+    try:
+        return parse_broker_ids(text or "")
+    except ConfigError as error:
+        raise ApiError(400, str(error)) from None
 
 
 def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool]:

@@ -76,7 +76,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
 
 def _query_parameters(route: Route) -> list[dict[str, Any]]:
     return [
-        {"name": one.name, "in": "query", "required": False, "schema": one.schema, "description": one.meaning}
+        {"name": one.name, "in": "query", "required": one.required, "schema": one.schema, "description": one.meaning}
         for one in route.parameters
     ]
 

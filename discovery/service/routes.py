@@ -26,6 +26,7 @@ class Parameter:
     name: str
     schema: Schema
     meaning: str
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,17 @@ class Call:
         if not (given.isascii() and given.isdigit() and len(given) < _DIGITS) or int(given) >= 2**63:
             raise ApiError(400, f"{name}: {given[:50]!r} is not a whole number of 0 or more")
         return int(given)
+
+    def flag(self, name: str) -> bool:
+        """Return whether it is said to be true; false where it is not given.
+
+        Raises:
+            ApiError: 400, it is neither true nor false.
+        """
+        given = self.text(name)
+        if given not in {None, "true", "false"}:
+            raise ApiError(400, f"{name}: {(given or '')[:50]!r} is neither true nor false")
+        return given == "true"
 
     def duration(self, name: str, default: float) -> float:
         """Return seconds, at most 60.

@@ -5,6 +5,7 @@ from typing import Any
 from discovery.config.logs import LEVELS
 from discovery.core.diff import EventKind
 from discovery.core.model import LoopState, Verdict
+from discovery.core.removal import Level, Safety
 from discovery.feed.wire import ROW
 from discovery.service.documents import CONDITIONS
 
@@ -190,6 +191,26 @@ CONSUMER = _object(
     parked=_map(_TEXT),
 )
 CONSUMERS = _object(consumers=_list(CONSUMER))
+REMOVAL = _object(
+    verdict={"type": "string", "enum": [one.value for one in Safety]},
+    sentence={**_TEXT, "description": "The verdict in one line."},
+    brokers=_list(_COUNT),
+    temporary={**_FLAG, "description": "The brokers were said to come back."},
+    verified={**_FLAG, "description": "The question was whether the removal is complete."},
+    findings=_list(
+        _object(
+            code=_TEXT,
+            level={"type": "string", "enum": [one.value for one in Level]},
+            sentence=_TEXT,
+            subjects=_list(_TEXT),
+        )
+    ),
+    commands={**_list(_TEXT), "description": "What makes it safe, or where it is safe, what does it."},
+    plan={
+        **_list(_object(topic=_TEXT, partition=_COUNT, replicas=_list(_COUNT))),
+        "description": "Where the replicas should go first.",
+    },
+)
 RELOADED = _object(ok=_FLAG, clusters=_list(_TEXT))
 _LEVEL: Schema = {"type": "string", "enum": list(LEVELS)}
 LOGLEVEL = _object(level=_LEVEL, configured=_LEVEL)

@@ -2,7 +2,7 @@
 
 from discovery.service.api import Api
 from discovery.service.consumers import KINDS
-from discovery.service.routes import DURATION, NUMBER, STRING, Parameter, Route
+from discovery.service.routes import DURATION, NUMBER, STRING, Parameter, Route, Schema
 from discovery.service.schemas import (
     BROKERS,
     CLUSTERS,
@@ -14,6 +14,7 @@ from discovery.service.schemas import (
     LOGLEVEL,
     OFFSETS,
     RELOADED,
+    REMOVAL,
     REPORT,
     RESOLVE,
     SET_LOGLEVEL,
@@ -26,6 +27,7 @@ _C = "/v1/clusters/{cluster}"
 _WAIT = Parameter(name="wait", schema=DURATION, meaning="How long to wait for a change; 30s by default, at most 60s.")
 _EPOCH = Parameter(name="epoch", schema=STRING, meaning="The epoch the caller knows; another one is answered at once.")
 _TIMEOUT = Parameter(name="timeout", schema=DURATION, meaning="How long Kafka may take; 10s by default, at most 60s.")
+_FLAG: Schema = {"type": "string", "enum": ["true", "false"]}
 _TOPICS = Parameter(name="topics", schema=STRING, meaning="Only these topics, separated by commas.")
 
 
@@ -162,6 +164,25 @@ def table(api: Api) -> tuple[Route, ...]:
             parameters=(_TIMEOUT,),
             body=COMMIT,
             response=OFFSETS,
+            statuses=(200, 503),
+        ),
+        Route(
+            method="GET",
+            path=f"{_C}/removal",
+            handler=api.removal,
+            summary="May these brokers be removed? Safe, not, or unknown, with reasons and the commands that lead on",
+            parameters=(
+                Parameter(
+                    name="brokers",
+                    schema={"type": "string", "pattern": r"^\d{1,9}(,\d{1,9})*$", "examples": ["9,10"]},
+                    meaning="The ids in question.",
+                    required=True,
+                ),
+                Parameter(name="temporary", schema=_FLAG, meaning="They come back: fewer copies meanwhile will do."),
+                Parameter(name="verify", schema=_FLAG, meaning="They were removed: is it complete, is all well?"),
+                _TIMEOUT,
+            ),
+            response=REMOVAL,
             statuses=(200, 503),
         ),
         Route(

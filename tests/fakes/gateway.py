@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from discovery.core.answers import MetadataAnswer, ProbeOutcome
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, Isolation, TopicId, TopicName, TopicPartition, Verdict
+from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicId, TopicName, TopicPartition, Verdict
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from tests.fakes.cluster import FakeCluster, FakeNetwork, FakePartition, Health
 
@@ -91,6 +91,21 @@ class FakeGateway:
         cluster.committed |= {(group, tp): offsets[tp] for tp in there}
         if there != offsets.keys():
             raise GatewayError(FailureKind.TOPIC_UNKNOWN, "unknown topic or partition")
+
+    def min_in_sync(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
+        """See `Gateway.min_in_sync`: one, as brokers have it by default."""
+        cluster, _ = self._reach(timeout_seconds)
+        return {name: 1 for name in topics if name in cluster.topics}
+
+    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
+        """See `Gateway.roles`."""
+        cluster, _ = self._reach(timeout_seconds)
+        return {one: "broker" for one in brokers if cluster.health.get(one) is Health.UP}
+
+    def groups(self, *, timeout_seconds: float) -> tuple[str, ...]:
+        """See `Gateway.groups`."""
+        cluster, _ = self._reach(timeout_seconds)
+        return tuple(sorted({group for group, _ in cluster.committed}))
 
     def close(self) -> None:
         """See `Gateway.close`."""

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.core.errors import ConfigError
+from discovery.core.reassignment import plan_reassignment, to_json
 from discovery.localkafka.commands import parse_ids
 from discovery.localkafka.java import parse_major
 from discovery.localkafka.properties import (
@@ -16,7 +17,6 @@ from discovery.localkafka.properties import (
     port_names,
     render,
 )
-from discovery.localkafka.reassign import plan_reassignment, to_json
 
 
 def test_given_12_brokers_in_3_racks_when_racks_are_named_then_each_holds_4_neighbours() -> None:

@@ -1,0 +1,96 @@
+"""What only a removal needs to know: minimum of replicas in sync, groups, who is a controller too."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import ConfigResource as RawConfigResource  # type: ignore[attr-defined]
+
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import BrokerId, TopicName
+from discovery.kafka.translate import gateway_error
+
+MIN_IN_SYNC, ROLES = "min.insync.replicas", "process.roles"
+_AT_ONCE = 500
+_GRACE_SECONDS = 0.5
+
+
+def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_seconds: float) -> dict[TopicName, int]:
+    """Return `min.insync.replicas` of every topic that tells; the others are absent.
+
+    Raises:
+        KafkaException: nothing was answered at all.
+
+    Runs: a worker thread; blocks <= timeout_seconds + 0.5.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    found: dict[TopicName, int] = {}
+    names = sorted(topics)
+    for begin in range(0, len(names), _AT_ONCE):
+        some = [RawConfigResource(RawConfigResource.Type.TOPIC, name) for name in names[begin : begin + _AT_ONCE]]
+        left = max(0.1, deadline - time.monotonic())
+        told = _answers(client.describe_configs(some, request_timeout=left).items(), left, needs_one=not found)
+        found |= {TopicName(r.name): int(c[MIN_IN_SYNC].value) for r, c in told if MIN_IN_SYNC in c}
+    return found
+
+
+def roles(client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float) -> dict[BrokerId, str]:
+    """Return `process.roles` of every broker that tells: "broker", "broker,controller", or "" with ZooKeeper.
+
+    Each broker is asked itself, all at once.
+
+    Raises:
+        KafkaException: nothing was answered at all.
+
+    Runs: a worker thread; blocks <= timeout_seconds + 0.5.
+    """
+    asked = [
+        pair
+        for broker in brokers
+        for pair in client.describe_configs(
+            [RawConfigResource(RawConfigResource.Type.BROKER, str(broker))], request_timeout=timeout_seconds
+        ).items()
+    ]
+    told = _answers(asked, timeout_seconds, needs_one=bool(asked))
+    return {BrokerId(int(r.name)): str(c[ROLES].value or "") if ROLES in c else "" for r, c in told}
+
+
+def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:
+    """Return the names of all consumer groups.
+
+    Raises:
+        GatewayError: not every broker told its groups.
+        KafkaException: likewise.
+
+    Runs: a worker thread; blocks <= timeout_seconds + 0.5.
+    """
+    told = client.list_consumer_groups(request_timeout=timeout_seconds).result(timeout_seconds + _GRACE_SECONDS)
+    if told.errors:
+        raise gateway_error(told.errors[0], "groups")
+    return tuple(sorted(one.group_id for one in told.valid))
+
+
+def _answers(futures: Iterable[tuple[Any, Any]], timeout_seconds: float, *, needs_one: bool) -> list[tuple[Any, Any]]:
+    deadline = time.monotonic() + timeout_seconds + _GRACE_SECONDS
+    told: list[tuple[Any, Mapping[str, Any]]] = []
+    failed: list[Exception] = []
+    for resource, future in futures:
+        try:
+            told.append((resource, future.result(timeout=max(0.0, deadline - time.monotonic()))))
+        except (KafkaException, TimeoutError) as error:
+            failed.append(error)
+    if needs_one and failed and not told:
+        raise _telling(failed[0])
+    return told
+
+
+def _telling(error: Exception) -> Exception:
+    """Name a missing permission as one, in the words of who can grant it."""
+    if isinstance(error, KafkaException) and error.args[0].code() in {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }:
+        return GatewayError(FailureKind.AUTH, "configurations may not be described; grant DescribeConfigs")
+    return error
