@@ -29,6 +29,10 @@ lock: setup ## Resolve the requirements again: pinned, hashed, without addresses
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
 	  --annotation-style line -c requirements/constraints.txt -c requirements/run.txt \
 	  pyproject.toml requirements/dev.in -o requirements/dev.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --annotation-style line -c requirements/run.txt requirements/sidecar.in -o requirements/sidecar.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --annotation-style line -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 .PHONY: check
 check: setup ## Format, lint, types, import layers, unit and property tests (about a minute)

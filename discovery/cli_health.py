@@ -1,6 +1,7 @@
 """`kafka-discovery healthcheck`: one probe asked from inside a container that has neither curl nor a shell."""
 
 import http.client
+import sys
 import urllib.error
 import urllib.request
 from typing import Annotated, Literal
@@ -50,6 +51,18 @@ def ask(address: str, timeout_seconds: float) -> str:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise UnhealthyError(f"unhealthy: {address} does not answer within {timeout_seconds:g} s: {reason}") from error
+
+
+def main() -> None:
+    """Run this command alone; a `DiscoveryError` becomes one line and its exit code."""
+    alone = typer.Typer(pretty_exceptions_enable=False)
+    alone.callback()(lambda: None)
+    alone.command()(healthcheck)
+    try:
+        alone()
+    except DiscoveryError as error:
+        print(f"kafka-discovery: {error}", file=sys.stderr)  # noqa: T201 - the command line's own output
+        raise SystemExit(error.exit_code) from error
 
 
 def _line(body: bytes) -> str:

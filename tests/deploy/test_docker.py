@@ -1,0 +1,89 @@
+"""Image and stack files: linted, valid for both kinds of compose, nothing unpinned, nothing writable."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from discovery import __version__
+from tests.deploy.tools import tool
+
+COMPOSE = Path("docker-compose.yml")
+DOCKERFILE = Path("deploy/docker/Dockerfile")
+
+
+def stack() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
+    return read
+
+
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = stack()["services"]
+    return found
+
+
+def test_given_the_dockerfiles_when_linted_then_hadolint_has_nothing_to_say() -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not here: make setup")
+    told = subprocess.run(["hadolint", str(DOCKERFILE)], capture_output=True, text=True, check=False, timeout=60)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+
+
+def test_given_the_images_when_read_then_they_run_as_numbers_and_carry_this_version() -> None:
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    assert re.findall(r"^USER (.*)$", text, flags=re.MULTILINE) == ["10001:0", "185:0"]
+    assert re.findall(r"image\.version=\"(.*?)\"", text) == [__version__] * 2
+    assert f"kafka_discovery-{__version__}-py3-none-any.whl" in text
+    assert "HEALTHCHECK" in text
+    assert '"kafka-discovery", "healthcheck"' in text
+
+
+def test_given_the_stack_when_docker_compose_reads_it_then_it_is_valid() -> None:
+    told = subprocess.run(
+        [tool("docker-compose"), "-f", str(COMPOSE), "config", "--quiet"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+
+def test_given_the_stack_when_read_then_it_keeps_to_what_both_kinds_of_compose_take() -> None:
+    top = {name for name in stack() if not name.startswith("x-")}
+    assert top == {"services", "volumes"}, "1.29 takes neither `name` nor `include`; v2 warns of `version`"
+    allowed = {"condition"}
+    for name, one in services().items():
+        for after in (one.get("depends_on") or {}).values():
+            assert set(after) <= allowed, f"{name}: 1.29 does not know `required` and `restart`"
+        assert "start_interval" not in one.get("healthcheck", {}), name
+
+
+def test_given_the_stack_when_read_then_images_are_pinned_and_resources_bounded() -> None:
+    for name, one in services().items():
+        assert re.search(r":v?\d+\.\d+\.\d+$", one["image"]), f"{name}: {one['image']}"
+        assert "mem_limit" in one, name
+        assert {"profiles", "logging"} <= set(one), name
+        assert not any("sleep" in str(word) for word in (one.get("command"), one.get("entrypoint"))), name
+    named = {str(v).split(":")[0] for one in services().values() for v in one.get("volumes", ())}
+    assert {v for v in named if not v.startswith(".")} == set(stack()["volumes"])
+    for path in (v for v in named if v.startswith(".")):
+        assert Path(path).exists(), path
+
+
+def test_given_the_stack_when_read_then_ports_are_on_loopback_and_our_containers_hardened() -> None:
+    for name, one in services().items():
+        assert all(str(port).startswith("127.0.0.1:") for port in one.get("ports", ())), name
+        if not one["image"].startswith("apache/kafka"):
+            assert one["read_only"] is True, name
+            assert one["cap_drop"] == ["ALL"], name
+
+
+def test_given_the_monitoring_of_the_stack_when_checked_then_its_files_are_sound() -> None:
+    for command in (
+        [tool("promtool"), "check", "config", "--syntax-only", "deploy/compose/prometheus.yml"],
+        [tool("amtool"), "check-config", "deploy/compose/alertmanager.yml"],
+    ):
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert told.returncode == 0, told.stdout + told.stderr
