@@ -4,12 +4,14 @@ The tests compare what is there with what this would write.
 """
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deploy.source import cases, rules
+from deploy.source import cases, dashboards, helm, rules
+from deploy.source import kubernetes as k8s
 
 HERE = Path("deploy")
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
@@ -21,10 +23,53 @@ def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
     Runs: anywhere (pure).
     """
     spec = rules.groups(runbooks=runbooks)
+    rule = rules.prometheus_rule(spec)
     return {
+        **_kubernetes(rule),
+        **_chart(rule),
+        **_dashboards(),
         HERE / "prometheus/rules/kafka-discovery.yml": as_yaml(spec),
-        HERE / "prometheus/rules/prometheusrule.yaml": as_yaml(rules.prometheus_rule(spec)),
+        HERE / "prometheus/rules/prometheusrule.yaml": as_yaml(rule),
         HERE / "prometheus/tests/kafka-discovery.yml": as_yaml(cases.tests("../rules/kafka-discovery.yml")),
+    }
+
+
+def _kubernetes(rule: dict[str, Any]) -> dict[Path, str]:
+    values, root = k8s.Values(), HERE / "kubernetes"
+    base = {f"{name}.yaml": as_yaml(make(values)) for name, make in k8s.BASE.items()}
+    watched = {"podmonitor.yaml": as_yaml(k8s.pod_monitor(values)), "prometheusrule.yaml": as_yaml(rule)}
+    spark = {
+        "configmap.yaml": as_yaml(k8s.config_map(f"{k8s.NAME}-sidecar", values.sidecar_config)),
+        "pod-template.yaml": as_yaml(k8s.pod_template(values)),
+        "pod-template-before-1.29.yaml": as_yaml(k8s.pod_template(values, native=False)),
+        "spark-application.yaml": as_yaml(k8s.spark_application(values)),
+    }
+    return {
+        **{root / "base" / name: text for name, text in {**base, **_kustomization("Kustomization", base)}.items()},
+        **{root / "monitoring" / n: text for n, text in {**watched, **_kustomization("Component", watched)}.items()},
+        **{root / "spark" / name: text for name, text in spark.items()},
+    }
+
+
+def _kustomization(kind: str, resources: dict[str, str]) -> dict[str, str]:
+    version = "v1alpha1" if kind == "Component" else "v1beta1"
+    document = {"apiVersion": f"kustomize.config.k8s.io/{version}", "kind": kind, "resources": sorted(resources)}
+    return {"kustomization.yaml": as_yaml(document)}
+
+
+def _dashboards() -> dict[Path, str]:
+    return {
+        HERE / f"grafana/{one.uid}.json": json.dumps(dashboards.render(one), indent=2) + "\n"
+        for one in dashboards.DASHBOARDS
+    }
+
+
+def _chart(rule: dict[str, Any]) -> dict[Path, str]:
+    root = HERE / "helm/kafka-discovery"
+    return {
+        root / "Chart.yaml": as_yaml(helm.CHART),
+        root / "values.yaml": as_yaml(helm.VALUES),
+        **{root / "templates" / name: text for name, text in helm.templates(as_yaml, rule).items()},
     }
 
 
