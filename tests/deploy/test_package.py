@@ -1,0 +1,54 @@
+"""The packages: the same bytes for the same source, nothing missing, nothing that does not belong."""
+
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.package import build, repacked
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    wheel, sdist = build(tmp_path_factory.mktemp("dist"))
+    return wheel, sdist
+
+
+def test_given_the_same_source_when_built_again_then_the_bytes_are_the_same(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    again = build(tmp_path)
+    assert [file.name for file in again] == [file.name for file in built]
+    for one, other in zip(built, again, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_given_the_wheel_when_opened_then_it_holds_every_module_and_data_file(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+    packages = ("discovery", "spark_jobs", "pyspark_kafka_discovery")
+    wanted = {
+        str(path)
+        for package in packages
+        for path in Path(package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= names, wanted - names
+    assert {name.split("/")[0] for name in names - wanted} == {"kafka_discovery-0.1.0.dist-info"}
+    assert any(name.endswith("LICENSE") for name in names)
+
+
+def test_given_the_sdist_when_opened_then_nothing_tells_who_built_it_or_when(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[1]) as sdist:
+        members = sdist.getmembers()
+    assert {(m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, "", "")}
+    assert len({m.mtime for m in members}) == 1
+    assert members[0].mtime < time.time()
+    assert not [m.name for m in members if "/tests/" in m.name or "/deploy/" in m.name]
+
+
+def test_given_an_archive_when_packed_again_twice_then_it_does_not_change(built: tuple[Path, Path]) -> None:
+    archive = built[1].read_bytes()
+    assert repacked(archive, epoch=1_000_000_000) == repacked(repacked(archive, epoch=5), epoch=1_000_000_000)
