@@ -168,7 +168,7 @@ ALERTS = (
         name="DiscoveryStateWriteFailing",
         severity="warning",
         for_seconds=300,
-        condition=f"increase({P}state_write_failures_total[<600s>]) > 0",
+        condition=f"increase({P}state_write_failures_total[<900s>]) > 0",
         summary="The view of cluster {{ $labels.cluster }} cannot be saved.",
         description="{{ $labels.instance }} cannot write to its state folder: disk full, read-only, or no permission."
         " A restart on a dead list would not come up.",

@@ -131,7 +131,7 @@ _ALL = (
     .quiet("never tried", {_RELOAD: "1+0x20"}, 20),
     _Of("DiscoveryStateWriteFailing")
     .fires("a full disk", {_m("state_write_failures_total"): "0+2x20"}, 8)
-    .quiet("it failed long ago", {_m("state_write_failures_total"): "0+0x2 2+0x40"}, 30)
+    .quiet("it failed long ago", {_m("state_write_failures_total"): "0+0x2 2+0x40"}, 35)
     .quiet("it never failed", {_m("state_write_failures_total"): "0+0x20"}, 20),
     _Of("DiscoveryUnexpectedErrors")
     .fires("one traceback", {_m("unexpected_errors_total"): "0+0x3 1+0x20"}, 10)

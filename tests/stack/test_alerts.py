@@ -1,0 +1,274 @@
+"""Every alert fires and resolves for real, and its runbook is walked through while it fires.
+
+The service, Prometheus, Alertmanager and the brokers are real; the rules are those of production with minutes shortened
+to seconds. Prints a table: alert, fault, seconds until it was delivered, seconds until its end was.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deploy.source.alerts import ALERTS
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
+from tests.stack.monitoring import Monitoring, monitoring
+from tests.support import eventually
+from tests.support_service import ServiceProcess
+
+pytestmark = [pytest.mark.kafka, pytest.mark.expects_bug, pytest.mark.timeout(1500)]
+_DEADLINE_SECONDS = 120.0
+_OLD_LIST = (1, 4, 5)
+"""What the service is configured with: two of the three are removed."""
+
+
+@dataclass
+class Scene:
+    """Everything that is up."""
+
+    kafka: LocalKafka
+    other: LocalKafka
+    """Another cluster of one broker; it also has a listener with logins."""
+    folder: Path
+    disk: Path
+    """A file system of 256 KB with the state folder in it."""
+    service: ServiceProcess
+    watch: Monitoring
+    rows: list[tuple[str, str, float, float]] = field(default_factory=list)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.toml"
+
+    def configure(self, *more: str, login: str = "right", broken: str = "") -> None:
+        """Write the configuration; the service takes it in by itself within seconds."""
+        _configure(self.config, self.kafka, self.other, more, login=login, broken=broken)
+
+
+def _configure(
+    file: Path, kafka: LocalKafka, other: LocalKafka, more: Sequence[str] = (), *, login: str, broken: str = ""
+) -> None:
+    listed = [*(kafka.address(b) for b in _OLD_LIST), *more]
+    jaas = f'{PLAIN_LOGIN} required username=\\"reader\\" password=\\"{login}\\";'
+    text = f"""{broken}
+silence_seconds = 600
+[loop]
+quarantine_cap_seconds = 2
+vet_interval_seconds = 2
+staleness_seconds = 15
+[clusters.main]
+bootstrap_servers = {json.dumps(listed)}
+[clusters.secure]
+bootstrap_servers = "{other.address(1, listener="LOGIN")}"
+[clusters.secure.client]
+"security.protocol" = "SASL_PLAINTEXT"
+"sasl.mechanism" = "PLAIN"
+"sasl.jaas.config" = "{jaas}"
+"""
+    partial = file.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": f'{PLAIN_LOGIN} required user_reader="right";',
+    }
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(_small_disk(tmp_path / "disk"))
+        kafka = stack.enter_context(LocalKafka(ClusterSettings(brokers=5)))
+        other = stack.enter_context(LocalKafka(ClusterSettings(brokers=1, listeners={"LOGIN": login})))
+        kafka.create_topic("events", 5, 3)
+        _configure(tmp_path / "config.toml", kafka, other, login="right")
+        arguments = ("--config", str(tmp_path / "config.toml"), "--state-dir", str(disk / "state"), "--json")
+        ports = ("--port", "0", "--probe-port", "0")
+        program = ("-m", "tests.stack.serve_with_faults", "serve")
+        service = stack.enter_context(ServiceProcess(*arguments, *ports, log=tmp_path / "service.log", program=program))
+        watch = stack.enter_context(monitoring(service.probes.removeprefix("http://"), tmp_path))
+        made = Scene(kafka, other, tmp_path, disk, service, watch)
+        eventually(
+            lambda: all(_state(service, c) == "fresh" for c in ("main", "secure")), 60, "a view of both clusters"
+        )
+        yield made
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a file system that can be filled: only root may."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here, so no disk can be filled: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def _state(service: ServiceProcess, cluster: str) -> str:
+    return str(service.json(f"/v1/clusters/{cluster}/status").get("state"))
+
+
+@dataclass
+class Fault:
+    """What is done, which alerts it must fire, and how it is undone."""
+
+    name: str
+    alerts: tuple[str, ...]
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    runbooks: bool = True
+    """Whether the service can answer the runbook's commands while the fault lasts; else they say that it does not."""
+
+
+def play(scene: Scene, *faults: Fault) -> None:
+    """Begin the faults, wait until their alerts are delivered, walk through the runbooks, undo, wait for the end."""
+    began = time.monotonic()
+    for fault in faults:
+        fault.begin()
+    named = [(alert, fault.name) for fault in faults for alert in fault.alerts]
+    for alert, name in named:
+        eventually(partial(scene.watch.heard.fires, alert), _DEADLINE_SECONDS, f"{alert} after {name}")
+    for alert, _ in named:
+        walk_through(scene, alert)
+    ended = time.monotonic()
+    for fault in faults:
+        fault.end()
+    for alert, name in named:
+        eventually(partial(scene.watch.heard.is_over, alert), _DEADLINE_SECONDS, f"the end of {alert} after {name}")
+        fired = min(scene.watch.heard.firing[alert].values()) - began
+        over = max(scene.watch.heard.resolved[alert].values()) - ended
+        scene.rows.append((alert, name, fired, over))
+
+
+def walk_through(scene: Scene, alert: str) -> None:
+    """Run every block of the alert's runbook as it stands."""
+    text = Path(f"deploy/runbooks/{alert}.md").read_text(encoding="utf-8")
+    known = {
+        "API": f"{scene.service.api}",
+        "PROBES": scene.service.probes,
+        "CONFIG": str(scene.config),
+        "STATE_DIR": str(scene.disk / "state"),
+        "BOOTSTRAP": ",".join(scene.kafka.address(b) for b in _OLD_LIST),
+        "LOG": str(scene.service.log),
+        "PID": str(scene.service.pid),
+        "CONSUMER": "nobody",
+    }
+    environment = {**os.environ, **known, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        _COMMANDS.append((alert, done.returncode))
+        assert done.returncode == 0, f"{alert}: {block}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+
+
+_COMMANDS: list[tuple[str, int]] = []
+
+
+def _fill(disk: Path) -> None:
+    with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 512)
+
+
+class Follower(threading.Thread):
+    """A consumer that reports every second and applies nothing until told."""
+
+    def __init__(self, api: str) -> None:
+        super().__init__()
+        self.api, self.acked, self.stopped = api, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(1.0):
+            body = {"instance": "test", "cluster": "main", "acked_generation": self.acked}
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.put(f"{self.api}/v1/consumers/dau", json=body, timeout=5, trust_env=False)
+
+
+def test_given_each_fault_when_it_comes_and_goes_then_its_alerts_are_delivered_and_resolved(
+    scene: Scene, capfd: pytest.CaptureFixture[str]
+) -> None:
+    follower = Follower(scene.service.api)
+    follower.start()
+    try:
+        _play_all(scene, follower)
+    finally:
+        follower.stopped.set()
+        follower.join()
+    with capfd.disabled():
+        print(table(scene))  # noqa: T201 - what `make test-alerts` is asked for
+    assert {row[0] for row in scene.rows} == {alert.name for alert in ALERTS}
+    for name, annotations in scene.watch.heard.annotations.items():
+        assert (
+            not re.search(r"no value|error|\{\{", " ".join(annotations.values()), re.IGNORECASE)
+            or "error" in name.lower()
+        ), annotations
+    (scene.folder / "alerts.json").write_text(json.dumps(scene.rows))
+
+
+def _play_all(scene: Scene, follower: Follower) -> None:
+    service, kafka = scene.service, scene.kafka
+    foreign = scene.other.address(1)
+
+    def caught_up() -> None:
+        follower.acked = service.json("/v1/clusters/main/status")["generation"] + 1_000
+
+    def free() -> None:
+        (scene.disk / "filler").unlink()
+
+    play(
+        scene,
+        Fault("full disk", ("DiscoveryStateWriteFailing",), lambda: _fill(scene.disk), free),
+        Fault("two of five brokers killed", ("DiscoveryShrinkBlocked", "DiscoveryBootstrapRedundancyLost"),
+              lambda: kafka.kill([4, 5]), lambda: kafka.restart([4, 5])),
+        Fault("a consumer that applies nothing", ("DiscoveryConsumerLagging",), lambda: None, caught_up),
+    )  # fmt: skip
+    play(
+        scene,
+        Fault("an address of another cluster listed", ("DiscoveryBootstrapBrokerRejected", "DiscoveryClusterMismatch"),
+              lambda: scene.configure(foreign, login="wrong"), lambda: None),
+        Fault("a wrong password", ("DiscoveryAuthFailing",), lambda: None, scene.configure),
+        Fault("an unexpected error", ("DiscoveryUnexpectedErrors",), lambda: service.say("fail"), lambda: None),
+    )  # fmt: skip
+    play(
+        scene,
+        Fault("a mistake in the configuration", ("DiscoveryConfigReloadFailed",),
+              lambda: scene.configure(broken="no_such_setting = 1"), scene.configure),
+        Fault("all brokers frozen", ("DiscoveryFailsafeActive", "DiscoverySnapshotStale"),
+              lambda: kafka.pause(kafka.broker_ids), lambda: kafka.resume(kafka.broker_ids)),
+    )  # fmt: skip
+    play(
+        scene,
+        Fault("the loop frozen", ("DiscoveryLoopStalled",), lambda: service.say("freeze"), lambda: service.say("thaw")),
+    )
+    play(
+        scene,
+        Fault("the process frozen", ("DiscoveryTargetMissing",), lambda: service.send(signal.SIGSTOP),
+              lambda: service.send(signal.SIGCONT)),
+    )  # fmt: skip
+
+
+def table(scene: Scene) -> str:
+    """Return the table of alert, fault, fired, resolved."""
+    rows = "\n".join(f"| {alert} | {fault} | {fired:.0f} | {over:.0f} |" for alert, fault, fired, over in scene.rows)
+    head = "\n\n| alert | fault | fired after s | resolved after s |\n|---|---|---|---|\n"
+    return f"{head}{rows}\n\n{len(_COMMANDS)} blocks of the runbooks were run while their alerts fired.\n"
