@@ -15,12 +15,14 @@ from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
 from discovery.localkafka.commands import local_kafka_app
 from spark_jobs.checkpoint import commands as checkpoint_commands
+from spark_jobs.sink import commands as sink_commands
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(local_kafka_app, name="local-kafka")
+app.add_typer(sink_commands.app, name="sink")
 app.command()(demo)
 app.command()(serve)
 app.command()(healthcheck)

@@ -96,6 +96,25 @@ class TopicAdmin:
                 f"markerTopic: {error}; create it by hand: {partitions} partitions, {copies} copies, or allow CREATE"
             ) from error
 
+    def forget_group(self, group: str, *, timeout_seconds: float) -> None:
+        """Delete a group with all its offsets; one that does not exist is fine.
+
+        Raises:
+            TransactionError: not done, or nobody knows.
+
+        Runs: an operator's command; blocks <= timeout_seconds.
+        """
+        try:
+            patiently(
+                lambda left: self._admin.delete_consumer_groups([group], request_timeout=left)[group].result(left),
+                time.monotonic() + timeout_seconds,
+                f"delete group {group}",
+            )
+        except TransactionError as error:
+            cause = error.__cause__
+            if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+
     def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
         """Return `max.message.bytes` of each topic; one that may not be described is absent.
 

@@ -16,10 +16,18 @@ _kept: dict[object, "SinkLedger"] = {}
 class SinkLedger:
     """One thread at a time; the constructor connects to nobody."""
 
-    def __init__(self, plan: SinkPlan) -> None:
+    def __init__(self, plan: SinkPlan, *, stable: bool = True) -> None:
+        """Name the sink.
+
+        Args:
+            plan: How it is reached.
+            stable: Wait for transactions that are open; False only to look, never to decide.
+        """
         options = plan.options
         self._options = options
-        self._markers = GroupNotes(plan.access, group=marker_group(options.sink_id), topic=options.marker_topic)
+        self._markers = GroupNotes(
+            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
+        )
         self._control = GroupNotes(plan.access, group=control_group(options.sink_id), topic=options.marker_topic)
 
     def markers(self, lanes: Collection[int], *, timeout_seconds: float) -> Mapping[int, Marker]:
