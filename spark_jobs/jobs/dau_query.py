@@ -1,7 +1,5 @@
 """One streaming query: source -> classify -> group in RocksDB state -> one SQLite transaction per micro-batch."""
 
-import os
-import sys
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -11,62 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import DiscoveryError
+from spark_jobs.jobs import running
 from spark_jobs.jobs.dau_events import classify, group
 from spark_jobs.jobs.dau_options import DauOptions
 from spark_jobs.jobs.dau_store import DailyUser, DauStore, DeadLetter
 
 _DAY = timedelta(days=1)
-_REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
-"""Says why a query failed with a stack trace of its own; the job says it in one line."""
-STREAM_SETTINGS = {
-    # Days begin at midnight UTC, wherever the job runs.
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # State leaves with the next data; an extra batch without any would only delay it.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-}
-"""What exact counting needs of any session."""
-_MIN_LOCAL_SLOTS = 2
-"""A task that waits for a dead leader holds its slot; one more keeps the rest going."""
 
 
 def make_session(options: DauOptions) -> SparkSession:
-    """Start Spark, or take the session spark-submit prepared, with what exact counting needs.
-
-    Runs: main thread, once; blocks for the start of a JVM (about 5 s).
-    """
-    # Without it the source's runner starts the system's interpreter, which lacks our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"dau-{options.topic}")
-    for name, value in STREAM_SETTINGS.items():
-        builder = builder.config(name, value)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if options.master or not submitted:
-        slots = max(_MIN_LOCAL_SLOTS, os.cpu_count() or 1)
-        master = options.master or f"local[{slots}]"
-        builder = builder.master(master)
-        if master.startswith("local"):
-            builder = (
-                builder.config("spark.ui.enabled", "false")
-                .config("spark.ui.showConsoleProgress", "false")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.sql.shuffle.partitions", str(_MIN_LOCAL_SLOTS))
-            )
-    for name, value in options.spark_options:
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN" if submitted else "ERROR")
-    _mute(session, _REPORTED_BY_US)
-    return session
-
-
-def _mute(session: SparkSession, logger: str) -> None:
-    configurator: Any = session.sparkContext._jvm.org.apache.logging.log4j.core.config.Configurator  # type: ignore[union-attr]  # noqa: SLF001 - no public way
-    level: Any = session.sparkContext._jvm.org.apache.logging.log4j.Level  # type: ignore[union-attr]  # noqa: SLF001
-    configurator.setLevel(logger, level.OFF)
+    """Start Spark, or take the session spark-submit prepared. See `running.make_session`."""
+    return running.make_session(f"dau-{options.topic}", master=options.master, settings=options.spark_options)
 
 
 def read_records(session: SparkSession, options: DauOptions) -> DataFrame:

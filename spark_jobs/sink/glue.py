@@ -108,10 +108,7 @@ def write_lane(
 
     Runs: a worker; blocks for the batch and <= 2 x `transactionTimeout`.
     """
-    if context.getLocalProperty(_SPECULATION) == "true":
-        raise ConfigError(
-            f"{_SPECULATION}=true: two attempts of one task would fence each other until both fail; set it to false"
-        )
+    refuse_speculation(context)
     attempt = Attempt(
         query_id=query_id,
         batch_id=batch_id,
@@ -121,6 +118,20 @@ def write_lane(
         wall_seconds=int(time.time()),
     )
     return LaneWriter(plan, attempt, kept_ledger(plan)).write(batches)
+
+
+def refuse_speculation(context: TaskContext) -> None:
+    """Refuse two attempts of one task at a time.
+
+    Raises:
+        ConfigError: Spark may start them.
+
+    Runs: a worker, before anything else.
+    """
+    if context.getLocalProperty(_SPECULATION) == "true":
+        raise ConfigError(
+            f"{_SPECULATION}=true: two attempts of one task would fence each other until both fail; set it to false"
+        )
 
 
 def _written(

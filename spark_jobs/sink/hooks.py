@@ -41,6 +41,20 @@ def point(name: str, lane: int | None = None) -> None:
         _act(taken.read_text().strip(), taken)
 
 
+class step:  # noqa: N801 - reads as a word of the protocol
+    """One numbered step between its two points; the second is passed only where the step succeeded."""
+
+    def __init__(self, number: int, lane: int) -> None:
+        self._number, self._lane = number, lane
+
+    def __enter__(self) -> None:
+        point(f"step{self._number}.before", self._lane)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            point(f"step{self._number}.after", self._lane)
+
+
 def _act(action: str, taken: Path) -> None:
     match action:
         case "kill":

@@ -97,20 +97,20 @@ class LaneWriter:
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> LaneReport:
         lane = self._attempt.lane
-        with _step(0, lane):
+        with hooks.step(0, lane):
             early = self._judged()
-        with _step(1, lane):
+        with hooks.step(1, lane):
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:
                 return self._empty(early)
             self._check_lane()
         batches = itertools.chain([first], batches)
-        with _step(2, lane):
+        with hooks.step(2, lane):
             transaction = self._make_transaction(self._plan, lane)
             transaction.fence(until(self._timeout_seconds))
-        with _step(3, lane):
+        with hooks.step(3, lane):
             marker, control = self._noted()
-        with _step(4, lane):
+        with hooks.step(4, lane):
             decision = self._checked(judge(marker, control, self._attempt))
         match decision:
             case Write(generation=generation):
@@ -181,14 +181,14 @@ class LaneWriter:
 
     def _commit(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], generation: int) -> LaneReport:
         lane, deadline = self._attempt.lane, until(self._timeout_seconds)
-        with _step(5, lane):
+        with hooks.step(5, lane):
             transaction.begin()
             found = self._produce(transaction, batches, deadline)
-        with _step(6, lane):
+        with hooks.step(6, lane):
             self._ledger.attach(transaction, lane, self._marker(found, generation), deadline)
             hooks.point("step6.sent", lane)
             transaction.commit(deadline)
-        with _step(7, lane):
+        with hooks.step(7, lane):
             return self._report(Outcome.WRITTEN, found)
 
     def _produce(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], deadline: float) -> Fingerprint:
@@ -264,20 +264,6 @@ def _dead_letter(record: Record, topic: str, problem: str, size: int) -> Record:
     key = None if record.key is None else record.key[:_HEAD_BYTES]
     value = None if record.value is None else record.value[:_HEAD_BYTES]
     return Record(topic, None, key, value, headers, record.lane)
-
-
-class _step:  # noqa: N801 - reads as a word of the protocol
-    """One numbered step between its two hooks."""
-
-    def __init__(self, number: int, lane: int) -> None:
-        self._number, self._lane = number, lane
-
-    def __enter__(self) -> None:
-        hooks.point(f"step{self._number}.before", self._lane)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            hooks.point(f"step{self._number}.after", self._lane)
 
 
 def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *, timeout_seconds: float) -> None:

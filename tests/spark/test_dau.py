@@ -21,8 +21,9 @@ from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.jobs.dau import main
 from spark_jobs.jobs.dau_events import classify
 from spark_jobs.jobs.dau_options import DauOptions
-from spark_jobs.jobs.dau_query import STREAM_SETTINGS, BatchWriter, start_query
+from spark_jobs.jobs.dau_query import BatchWriter, start_query
 from spark_jobs.jobs.dau_store import DauStore
+from spark_jobs.jobs.running import STREAM_SETTINGS
 from tests.support import eventually, produce
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,165 @@
+"""Command-line options that the jobs with a Kafka output share."""
+
+import argparse
+import re
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import parse_bootstrap_servers
+
+_UNIT_MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_WORDS = {"millisecond": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
+_DURATION = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises instead of printing the usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse found.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{message}; see --help")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every job from topic to topic needs to know."""
+
+    bootstrap_servers: str
+    topic: str
+    output_topic: str
+    sink_id: str
+    lanes: int
+    checkpoint: str
+    trigger_interval_seconds: float = 1.0
+    available_now: bool = False
+    starting_offsets: str = "earliest"
+    source_options: tuple[tuple[str, str], ...] = ()
+    sink_options: tuple[tuple[str, str], ...] = ()
+    master: str | None = None
+    spark_options: tuple[tuple[str, str], ...] = ()
+    progress_file: Path | None = None
+
+    @property
+    def sink(self) -> dict[str, str]:
+        """The options of the sink."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "sinkId": self.sink_id,
+            "lanes": str(self.lanes),
+            **dict(self.sink_options),
+        }
+
+    @property
+    def source(self) -> dict[str, str]:
+        """The options of the source."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "subscribe": self.topic,
+            "startingOffsets": self.starting_offsets,
+            **dict(self.source_options),
+        }
+
+
+def add_common(parser: Parser, *, sink_id: str) -> None:
+    """Add what `job_of` reads.
+
+    Runs: main thread.
+    """
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
+    add("--topic", required=True, help="topic to read")
+    add("--output-topic", required=True, help="topic to write; it must exist")
+    add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per sink id")
+    add("--sink-id", default=sink_id, help=f"name of the sink, of this query alone (default: {sink_id})")
+    add("--lanes", default="1", metavar="N", help="tasks that write, one transaction each (default: 1)")
+    add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second)")
+    add("--available-now", action="store_true", help="read what is there, then end")
+    add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
+    add("--source-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the source")
+    add("--sink-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the sink")
+    add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
+    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+
+
+def job_of(given: Namespace) -> Job:
+    """Check what `add_common` added.
+
+    Raises:
+        ConfigError: names option, value and remedy.
+
+    Runs: main thread.
+    """
+    parse_bootstrap_servers(given.bootstrap_servers, option="--bootstrap-servers")
+    if given.available_now and given.trigger_interval is not None:
+        raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
+    if given.topic == given.output_topic:
+        raise ConfigError(f"--output-topic: {given.output_topic!r} is what is read; name another topic")
+    return Job(
+        bootstrap_servers=given.bootstrap_servers,
+        topic=topic_name(given.topic, "--topic"),
+        output_topic=topic_name(given.output_topic, "--output-topic"),
+        sink_id=given.sink_id,
+        lanes=positive(given.lanes, "--lanes") or 1,
+        checkpoint=local_folder(given.checkpoint),
+        trigger_interval_seconds=seconds(given.trigger_interval or "1 second", "--trigger-interval"),
+        available_now=given.available_now,
+        starting_offsets=given.starting_offsets,
+        source_options=pairs(given.source_option, "--source-option"),
+        sink_options=pairs(given.sink_option, "--sink-option"),
+        master=given.master,
+        spark_options=pairs(given.conf, "--conf"),
+        progress_file=given.progress_file and given.progress_file.absolute(),
+    )
+
+
+def topic_name(text: str, option: str) -> str:
+    """Return a topic's name. Raises ConfigError where it cannot be one."""
+    if not _TOPIC.fullmatch(text):
+        raise ConfigError(f"{option}: {text!r} is not a topic name; letters, digits, '.', '_' and '-', up to 249")
+    return text
+
+
+def seconds(text: str, option: str) -> float:
+    """Return the seconds of a duration. Raises ConfigError where it is none."""
+    found = _DURATION.fullmatch(text.lower())
+    unit = found and _UNIT_WORDS.get(found[2].removesuffix("s"), found[2])
+    if not found or unit not in _UNIT_MILLISECONDS:
+        raise ConfigError(f"{option}: {text!r} is not a duration; write for example '500ms', '10 seconds' or '1 day'")
+    return int(found[1]) * _UNIT_MILLISECONDS[unit] / 1_000
+
+
+def positive(text: str | None, option: str) -> int | None:
+    """Return a whole number above 0. Raises ConfigError where it is none."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ConfigError(f"{option}: {text!r} is not a whole number above 0")
+    return int(text)
+
+
+def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
+    """Part NAME=VALUE. Raises ConfigError where there is no name or no value."""
+    for text in texts:
+        if not text.partition("=")[0] or "=" not in text:
+            raise ConfigError(f"{option}: {text!r} has no name or no value; write NAME=VALUE")
+    return tuple((text.partition("=")[0], text.partition("=")[2]) for text in texts)
+
+
+def local_folder(text: str) -> str:
+    """Make a plain path absolute; leave `hdfs://...` and the like to Spark. Raises ConfigError for a file."""
+    if "://" in text:
+        return text
+    path = Path(text).absolute()
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--checkpoint: {path} is a file; name a folder")
+    return str(path)

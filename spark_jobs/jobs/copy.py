@@ -1,0 +1,144 @@
+"""Copy a topic to another, filtered and enriched, exactly once: `python -m spark_jobs.jobs.copy --help`.
+
+The transactional pipeline: records and source offsets are committed together, so neither a killed worker, nor a killed
+driver, nor a lost checkpoint loses or repeats one. Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong
+options, 3 Kafka unreachable.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from discovery.core.errors import ConfigError
+from spark_jobs.jobs.arguments import Job, Parser, add_common, job_of, positive
+from spark_jobs.jobs.progress_log import ProgressLog
+from spark_jobs.jobs.running import await_end, ended, make_session, stop_on_signals
+from spark_jobs.sink.options import marker_group
+from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, exactly_once_by_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """Everything the job needs to know."""
+
+    job: Job
+    where: str | None = None
+    add: tuple[tuple[str, str], ...] = ()
+    max_offsets_per_trigger: int | None = None
+    fail_after: int | None = None
+
+
+def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
+    """Read the command line.
+
+    Raises:
+        ConfigError: an option is unknown, missing or wrong; names option, value and remedy.
+        SystemExit: `--help` was asked for.
+
+    Runs: main thread.
+    """
+    parser = Parser(prog="copy", description="Copy a topic, filtered and enriched, exactly once.", allow_abbrev=False)
+    add_common(parser, sink_id="copy")
+    parser.add_argument(
+        "--where", metavar="SQL", help="keep records of which this is true: text, key, topic, partition, offset"
+    )
+    parser.add_argument("--header", action="append", default=[], metavar="NAME=SQL", help="add a header to each record")
+    parser.add_argument("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
+    parser.add_argument("--fail-after", metavar="N", help="fail on purpose after N records: the recovery exercise")
+    given = parser.parse_args(arguments)
+    headers = tuple(tuple(text.split("=", 1)) for text in given.header)
+    if bad := [text for text in given.header if not text.partition("=")[0] or not text.partition("=")[2]]:
+        raise ConfigError(f"--header: {bad[0]!r} has no name or no expression; write NAME=SQL")
+    return CopyOptions(
+        job=job_of(given),
+        where=given.where,
+        add=headers,
+        max_offsets_per_trigger=positive(given.max_offsets_per_trigger, "--max-offsets-per-trigger"),
+        fail_after=positive(given.fail_after, "--fail-after"),
+    )
+
+
+def transformed(options: CopyOptions) -> Callable[[DataFrame], DataFrame]:
+    """Return what is done to each batch: row by row, so that a replay does the same.
+
+    Runs: driver; plans only.
+    """
+
+    def transform(batch: DataFrame) -> DataFrame:
+        text = batch.withColumn("text", F.col("value").cast("string"))
+        keep = F.coalesce(F.expr(options.where), F.lit(False)) if options.where else F.lit(True)
+        shaped = text.withColumn(KEEP, keep)
+        if options.add:
+            added = [
+                F.struct(F.lit(name).alias("key"), F.expr(sql).cast("string").cast("binary").alias("value"))
+                for name, sql in options.add
+            ]
+            shaped = shaped.withColumn("headers", F.array(*added))
+        return shaped if options.fail_after is None else shaped.mapInArrow(_failing(options.fail_after), shaped.schema)
+
+    return transform
+
+
+def _failing(after: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Break down in the middle of a batch, once so many records came: their offsets count, so it is exact."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if any(offset >= after for offset in batch.column(SOURCE_OFFSET).to_pylist()):
+                raise RuntimeError(f"--fail-after {after}: broke down on purpose")
+            yield batch
+
+    return run
+
+
+def run(options: CopyOptions) -> None:
+    """Copy until the query ends or a signal comes.
+
+    Raises:
+        DiscoveryError: options or cluster do not fit.
+        StreamingQueryException: the query failed.
+
+    Runs: main thread; blocks.
+    """
+    job = options.job
+    session = make_session(f"copy-{job.topic}", master=job.master, settings=job.spark_options)
+    stopping = stop_on_signals()
+    log = ProgressLog(job.progress_file)
+    session.streams.addListener(log)
+    source = {
+        **job.source,
+        # Only where there is no checkpoint, or no longer: go on where the target ends.
+        "startingOffsets": "committed",
+        "startingOffsetsFallback": job.starting_offsets,
+        "kafka.group.id": marker_group(job.sink_id),
+    }
+    if options.max_offsets_per_trigger is not None:
+        source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
+    write = exactly_once_by_offset(job.topic, transformed(options), **job.sink, topic=job.output_topic)
+    try:
+        frame = session.readStream.format("kafka-discovery").options(**source).load()
+        writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
+        writer = writer.option("checkpointLocation", job.checkpoint)
+        interval = f"{int(job.trigger_interval_seconds * 1_000)} milliseconds"
+        when = writer.trigger(availableNow=True) if job.available_now else writer.trigger(processingTime=interval)
+        await_end(when.start(), stopping)
+    finally:
+        # First: Spark would report the end to a listener whose process is gone.
+        session.streams.removeListener(log)
+        session.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job until it is stopped; a user's mistake is one line and exit code 2.
+
+    Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
+    """
+    return ended("copy", lambda: run(parse_arguments(sys.argv[1:] if arguments is None else arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

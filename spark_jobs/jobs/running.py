@@ -1,0 +1,137 @@
+"""What every job does around its query: a session, signals, an end in one line."""
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from discovery.core import errors
+
+_POLL_SECONDS = 0.2
+_OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
+_REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+"""Says why a query failed with a stack trace of its own; the job says it in one line."""
+_MIN_LOCAL_SLOTS = 2
+"""A task that waits for a dead leader holds its slot; one more keeps the rest going."""
+STREAM_SETTINGS = {
+    # Days begin at midnight UTC, wherever the job runs.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # State leaves with the next data; an extra batch without any would only delay it.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""What exact counting needs of any session."""
+
+
+def make_session(name: str, *, master: str | None, settings: Sequence[tuple[str, str]]) -> SparkSession:
+    """Start Spark, or take the session spark-submit prepared, with what exact counting needs.
+
+    Runs: main thread, once; blocks for the start of a JVM (about 5 s).
+    """
+    # Without it the source's runner starts the system's interpreter, which lacks our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for setting, value in STREAM_SETTINGS.items():
+        builder = builder.config(setting, value)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master or not submitted:
+        slots = max(_MIN_LOCAL_SLOTS, os.cpu_count() or 1)
+        # A task of its own that fails is repeated on a cluster; here it would end the query: one retry.
+        master = master or f"local[{slots},2]"
+        builder = builder.master(master)
+        if master.startswith("local"):
+            builder = (
+                builder.config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.sql.shuffle.partitions", str(_MIN_LOCAL_SLOTS))
+            )
+    for setting, value in settings:
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN" if submitted else "ERROR")
+    _mute(session, _REPORTED_BY_US)
+    return session
+
+
+def _mute(session: SparkSession, logger: str) -> None:
+    configurator: Any = session.sparkContext._jvm.org.apache.logging.log4j.core.config.Configurator  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    level: Any = session.sparkContext._jvm.org.apache.logging.log4j.Level  # type: ignore[union-attr]  # noqa: SLF001
+    configurator.setLevel(logger, level.OFF)
+
+
+def ended(job: str, act: Callable[[], None]) -> int:
+    """Run a job; whatever ends it on purpose is one line on stderr.
+
+    Returns:
+        0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka unreachable.
+
+    Runs: main thread; blocks as long as `act`.
+    """
+    try:
+        act()
+    except errors.DiscoveryError as error:
+        print(f"{job}: {error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        return error.exit_code
+    except PySparkException as error:
+        known = own_error(str(error))
+        print(f"{job}: the query failed: {known or error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        return known.exit_code if known else 1
+    return 0
+
+
+def await_end(query: StreamingQuery, stopping: threading.Event) -> None:
+    """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
+
+    Raises:
+        StreamingQueryException: it failed.
+
+    Runs: main thread; blocks.
+    """
+    while query.isActive and not stopping.wait(_POLL_SECONDS):
+        pass
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    query.stop()
+
+
+def stop_on_signals() -> threading.Event:
+    """Install handlers that only set a flag: Spark's own would cancel jobs and raise in the middle of a call.
+
+    Runs: main thread, once.
+    """
+    stopping = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    return stopping
+
+
+def own_error(text: str) -> errors.DiscoveryError | None:
+    """Find the error that source or sink raised on purpose inside Spark's traceback.
+
+    Runs: anywhere (pure).
+    """
+    found = _OWN_ERROR.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]
+    kind = getattr(errors, name, errors.DiscoveryError)
+    known: errors.DiscoveryError = errors.DiscoveryError(message)
+    known.exit_code = getattr(kind, "exit_code", 1)  # type: ignore[misc]
+    return known
