@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import ConfigError
 from spark_jobs.jobs.arguments import Job, Parser, add_common, job_of, positive
-from spark_jobs.jobs.progress_log import ProgressLog
-from spark_jobs.jobs.running import await_end, ended, make_session, stop_on_signals
+from spark_jobs.jobs.running import ended, run_query, timed
 from spark_jobs.sink.options import marker_group
 from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, exactly_once_by_offset
 
@@ -95,20 +95,15 @@ def _failing(after: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return run
 
 
-def run(options: CopyOptions) -> None:
-    """Copy until the query ends or a signal comes.
+def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
+    """Start copying.
 
     Raises:
-        DiscoveryError: options or cluster do not fit.
-        StreamingQueryException: the query failed.
+        ConfigError: an option of the sink is wrong.
 
-    Runs: main thread; blocks.
+    Runs: driver, once; returns when the query is planned.
     """
     job = options.job
-    session = make_session(f"copy-{job.topic}", master=job.master, settings=job.spark_options)
-    stopping = stop_on_signals()
-    log = ProgressLog(job.progress_file)
-    session.streams.addListener(log)
     source = {
         **job.source,
         # Only where there is no checkpoint, or no longer: go on where the target ends.
@@ -119,17 +114,9 @@ def run(options: CopyOptions) -> None:
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
     write = exactly_once_by_offset(job.topic, transformed(options), **job.sink, topic=job.output_topic)
-    try:
-        frame = session.readStream.format("kafka-discovery").options(**source).load()
-        writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
-        writer = writer.option("checkpointLocation", job.checkpoint)
-        interval = f"{int(job.trigger_interval_seconds * 1_000)} milliseconds"
-        when = writer.trigger(availableNow=True) if job.available_now else writer.trigger(processingTime=interval)
-        await_end(when.start(), stopping)
-    finally:
-        # First: Spark would report the end to a listener whose process is gone.
-        session.streams.removeListener(log)
-        session.stop()
+    frame = session.readStream.format("kafka-discovery").options(**source).load()
+    writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
+    return timed(writer.option("checkpointLocation", job.checkpoint), job).start()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,7 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
     """
-    return ended("copy", lambda: run(parse_arguments(sys.argv[1:] if arguments is None else arguments)))
+
+    def run() -> None:
+        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        run_query("copy", options.job, lambda session: start_query(session, options))
+
+    return ended("copy", run)
 
 
 if __name__ == "__main__":

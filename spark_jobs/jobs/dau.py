@@ -4,11 +4,13 @@ Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
-from spark_jobs.jobs.dau_options import DauOptions, parse_arguments
+from spark_jobs.jobs.dau_kafka import kafka_writer
+from spark_jobs.jobs.dau_options import DauOptions, KafkaOutput, parse_arguments
 from spark_jobs.jobs.dau_query import BatchWriter, make_session, read_records, start_query
 from spark_jobs.jobs.dau_store import DauStore
 from spark_jobs.jobs.progress_log import ProgressLog
@@ -32,24 +34,30 @@ def run(options: DauOptions) -> None:
 
     Runs: main thread; blocks.
     """
-    store = DauStore(options.output)
-    store.create()
+    writer = _writer(options)
     session = make_session(options)
     stopping = stop_on_signals()
     log = ProgressLog(options.progress_file)
     session.streams.addListener(log)
-    writer = BatchWriter(store)
     try:
         query = start_query(read_records(session, options), writer, options)
         await_end(query, stopping)
     except StreamingQueryException:
-        if writer.failure is not None:
+        if isinstance(writer, BatchWriter) and writer.failure is not None:
             raise writer.failure from None
         raise
     finally:
         # First: Spark would report the end to a listener whose process is gone.
         session.streams.removeListener(log)
         session.stop()
+
+
+def _writer(options: DauOptions) -> "BatchWriter | Callable[[DataFrame, int], None]":
+    if isinstance(options.output, KafkaOutput):
+        return kafka_writer(options.bootstrap_servers, options.output)
+    store = DauStore(options.output)
+    store.create()
+    return BatchWriter(store)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command line of the daily-active-users job, read into one frozen value."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,23 @@ from spark_jobs.jobs.dau_store import parse_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOutput:
+    """Results as records of a topic, each once."""
+
+    topic: str
+    dead_letter_topic: str
+    sink_id: str = "dau"
+    lanes: int = 1
+    sink_options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DauOptions:
     """Everything the job needs to know."""
 
     bootstrap_servers: str
     topic: str
-    output: Path
+    output: Path | KafkaOutput
     checkpoint: str
     allowed_lateness_seconds: float = 86_400.0
     trigger_interval_seconds: float = 1.0
@@ -49,7 +61,7 @@ def parse_arguments(arguments: Sequence[str]) -> DauOptions:
     return DauOptions(
         bootstrap_servers=given.bootstrap_servers,
         topic=topic_name(given.topic, "--topic"),
-        output=parse_output(given.output),
+        output=_output(given),
         checkpoint=local_folder(given.checkpoint),
         allowed_lateness_seconds=seconds(given.allowed_lateness, "--allowed-lateness"),
         trigger_interval_seconds=seconds(given.trigger_interval or "1 second", "--trigger-interval"),
@@ -74,7 +86,12 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, help="topic with JSON events {event_id, user_id, ip, ts}")
-    add("--output", required=True, metavar="sqlite:///FILE", help="where the results go")
+    add("--output", required=True, metavar="sqlite:///FILE|kafka", help="where the results go")
+    add("--output-topic", help="with --output kafka: the topic of the results; it must exist")
+    add("--dead-letter-topic", help="with --output kafka: the topic of malformed events (default: the results')")
+    add("--sink-id", help="with --output kafka: name of the sink, of this query alone (default: dau)")
+    add("--lanes", metavar="N", help="with --output kafka: tasks that write, one transaction each (default: 1)")
+    add("--sink-option", action="append", metavar="NAME=VALUE", help="with --output kafka: an option of the sink")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per output")
     add("--allowed-lateness", default="1 day", metavar="TIME", help="how late an event may come (default: 1 day)")
     add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second; 0s: none)")
@@ -90,3 +107,20 @@ def _parser() -> Parser:
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
     add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
     return parser
+
+
+def _output(given: Namespace) -> Path | KafkaOutput:
+    kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option")
+    if given.output != "kafka":
+        if odd := [name for name in kafkas if getattr(given, name) is not None]:
+            raise ConfigError(f"--{odd[0].replace('_', '-')}: it has no effect without --output kafka; leave it out")
+        return parse_output(given.output)
+    if given.output_topic is None:
+        raise ConfigError("--output-topic: required with --output kafka; name an existing topic")
+    return KafkaOutput(
+        topic=topic_name(given.output_topic, "--output-topic"),
+        dead_letter_topic=topic_name(given.dead_letter_topic or given.output_topic, "--dead-letter-topic"),
+        sink_id=given.sink_id or "dau",
+        lanes=positive(given.lanes, "--lanes") or 1,
+        sink_options=pairs(given.sink_option or (), "--sink-option"),
+    )

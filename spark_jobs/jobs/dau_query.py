@@ -1,6 +1,6 @@
 """One streaming query: source -> classify -> group in RocksDB state -> one SQLite transaction per micro-batch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -73,7 +73,7 @@ class BatchWriter:
             raise
 
 
-def start_query(records: DataFrame, writer: BatchWriter, options: DauOptions) -> StreamingQuery:
+def start_query(records: DataFrame, writer: Callable[[DataFrame, int], None], options: DauOptions) -> StreamingQuery:
     """Start counting.
 
     Runs: driver, once; returns when the query is planned.

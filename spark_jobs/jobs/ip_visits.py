@@ -2,21 +2,21 @@
 
 Reads an access log topic: JSON objects with `ip` and `ts`, or lines as web servers write them (common log format).
 Writes `{"ip": …, "window_start": …, "window_end": …, "visits": …}` under the key `IP|WINDOW_START`; the last record
-of a key is its total, and each total is there once. Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong options,
-3 Kafka unreachable.
+of a key is its total, and each total is there once. Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong
+options, 3 Kafka unreachable.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import ConfigError
 from spark_jobs.jobs.arguments import Job, Parser, add_common, job_of, seconds
-from spark_jobs.jobs.progress_log import ProgressLog
-from spark_jobs.jobs.running import await_end, ended, make_session, stop_on_signals
+from spark_jobs.jobs.running import ended, run_query, timed
 from spark_jobs.sink import exactly_once
 
 _LOG_LINE = r"^(\S+) \S+ \S+ \[([^\]]+)\] "
@@ -115,32 +115,19 @@ def shaped(counted: DataFrame) -> DataFrame:
     )
 
 
-def run(options: VisitsOptions) -> None:
-    """Count until the query ends or a signal comes.
+def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery:
+    """Start counting.
 
     Raises:
-        DiscoveryError: options or cluster do not fit.
-        StreamingQueryException: the query failed.
+        ConfigError: an option of the sink is wrong.
 
-    Runs: main thread; blocks.
+    Runs: driver, once; returns when the query is planned.
     """
     job = options.job
     write = exactly_once("key", transform=shaped, **job.sink, topic=job.output_topic)
-    session = make_session(f"ip-visits-{job.topic}", master=job.master, settings=job.spark_options)
-    stopping = stop_on_signals()
-    log = ProgressLog(job.progress_file)
-    session.streams.addListener(log)
-    try:
-        records = session.readStream.format("kafka-discovery").options(**job.source).load()
-        writer = visits(records, options).writeStream.queryName(f"ip-visits-{job.topic}").outputMode("update")
-        writer = writer.option("checkpointLocation", job.checkpoint).foreachBatch(write)
-        interval = f"{int(job.trigger_interval_seconds * 1_000)} milliseconds"
-        when = writer.trigger(availableNow=True) if job.available_now else writer.trigger(processingTime=interval)
-        await_end(when.start(), stopping)
-    finally:
-        # First: Spark would report the end to a listener whose process is gone.
-        session.streams.removeListener(log)
-        session.stop()
+    records = session.readStream.format("kafka-discovery").options(**job.source).load()
+    writer = visits(records, options).writeStream.queryName(f"ip-visits-{job.topic}").outputMode("update")
+    return timed(writer.option("checkpointLocation", job.checkpoint).foreachBatch(write), job).start()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,7 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
     """
-    return ended("ip_visits", lambda: run(parse_arguments(sys.argv[1:] if arguments is None else arguments)))
+
+    def run() -> None:
+        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        run_query("ip-visits", options.job, lambda session: start_query(session, options))
+
+    return ended("ip_visits", run)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,11 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from discovery.core import errors
+from spark_jobs.jobs.arguments import Job
+from spark_jobs.jobs.progress_log import ProgressLog
 
 _POLL_SECONDS = 0.2
 _OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
@@ -89,6 +92,37 @@ def ended(job: str, act: Callable[[], None]) -> int:
         print(f"{job}: the query failed: {known or error}", file=sys.stderr)  # noqa: T201 - a job's own output
         return known.exit_code if known else 1
     return 0
+
+
+def timed(writer: DataStreamWriter, job: Job) -> DataStreamWriter:
+    """Set the trigger that the command line asks for.
+
+    Runs: driver.
+    """
+    if job.available_now:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{int(job.trigger_interval_seconds * 1_000)} milliseconds")
+
+
+def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuery]) -> None:
+    """Run a query until it ends or a signal comes.
+
+    Raises:
+        DiscoveryError: options or cluster do not fit.
+        StreamingQueryException: the query failed.
+
+    Runs: main thread; blocks.
+    """
+    session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
+    stopping = stop_on_signals()
+    log = ProgressLog(job.progress_file)
+    session.streams.addListener(log)
+    try:
+        await_end(start(session), stopping)
+    finally:
+        # First: Spark would report the end to a listener whose process is gone.
+        session.streams.removeListener(log)
+        session.stop()
 
 
 def await_end(query: StreamingQuery, stopping: threading.Event) -> None:

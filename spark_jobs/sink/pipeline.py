@@ -2,9 +2,9 @@
 
 The records and the offset after the last of them are committed by one transaction, so what is in the target and what
 the group says is one and the same, whatever becomes of Spark's checkpoint: an attempt drops what lies before the
-group's offset, and a query whose checkpoint is lost begins at the group's offsets (`startingOffsets=committed`). It asks of the
-query what only a pipeline without state has: each row comes from one record, whose topic, partition and offset it
-carries, and a partition is never split over lanes.
+group's offset, and a query whose checkpoint is lost begins at the group's offsets (`startingOffsets=committed`). It
+asks of the query what only a pipeline without state has: each row comes from one record, whose topic, partition and
+offset it carries, and a partition is never split over lanes.
 """
 
 from collections.abc import Callable, Iterator

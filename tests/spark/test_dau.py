@@ -58,11 +58,12 @@ class Run:
     def __init__(self, session: SparkSession, folder: Path) -> None:
         self.session, self.folder = session, folder
         self.written = 0
+        self.database = folder / "dau.db"
         (folder / "in").mkdir()
         self.options = DauOptions(
             bootstrap_servers="",
             topic="events",
-            output=folder / "dau.db",
+            output=self.database,
             checkpoint=str(folder / "ck"),
             available_now=True,
         )
@@ -84,7 +85,7 @@ class Run:
         return reader.json(str(self.folder / "in"))
 
     def count(self, options: DauOptions | None = None) -> list[dict[str, int]]:
-        store = DauStore(self.options.output)
+        store = DauStore(self.database)
         store.create()
         query = start_query(self.records(), BatchWriter(store), options or self.options)
         try:
@@ -96,7 +97,7 @@ class Run:
             query.stop()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        with closing(sqlite3.connect(self.options.output)) as connection:
+        with closing(sqlite3.connect(self.database)) as connection:
             return connection.execute(query).fetchall()
 
 
@@ -197,7 +198,7 @@ def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_a
     run.put([event(f"u{i}", at=NOW - timedelta(days=9)) for i in range(50)])
     run.put([event("a", at=NOW)])
     run.put([event("b", at=NOW)])
-    store = DauStore(run.options.output)
+    store = DauStore(run.database)
     store.create()
     query = start_query(run.records(), BatchWriter(store), options)
     try:
