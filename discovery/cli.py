@@ -10,6 +10,7 @@ from discovery.cli_endpoint import endpoint
 from discovery.cli_follow import bootstrap, status, watch
 from discovery.cli_health import healthcheck
 from discovery.cli_removal import removal
+from discovery.cli_run import run
 from discovery.cli_serve import serve
 from discovery.core.errors import DiscoveryError
 from discovery.demo.commands import demo
@@ -27,6 +28,7 @@ app.command()(demo)
 app.command()(serve)
 app.command()(healthcheck)
 app.command()(endpoint)
+app.command()(run)
 app.command()(bootstrap)
 app.command()(status)
 app.command()(watch)

@@ -1,0 +1,154 @@
+"""Put before everything else on a PySpark job's path by `kafka-discovery run`: a job that does not change asks us.
+
+When the job is about to load from, or write to, `format("kafka")`, the list it was given and its client options go to
+the supervisor over a Unix socket; back come the brokers to use now, and the safe options the job has not set. Nothing
+here may fail a job: whatever goes wrong, the job goes on with what it had. Standard library only, any Python from 3.8:
+this runs in the job's interpreter, not in ours. In processes that load no Spark reader it does nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+SOCKET = "KAFKA_DISCOVERY_RUN_SOCKET"
+_ANSWER_SECONDS = 90.0
+_MODULES = {
+    "pyspark.sql.readwriter": (("DataFrameReader", "load"), ("DataFrameWriter", "save")),
+    "pyspark.sql.streaming.readwriter": (
+        ("DataStreamReader", "load"),
+        ("DataStreamWriter", "start"),
+        ("DataStreamWriter", "toTable"),
+    ),
+}
+_SERVERS = "kafka.bootstrap.servers"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"kafka-discovery run: {text}\n")
+
+
+class _Patcher(importlib.abc.MetaPathFinder):
+    """Lets the interpreter find Spark's modules as always, and wraps their readers and writers once they are loaded."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name not in _MODULES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            try:
+                for kind, action in _MODULES[name]:
+                    if hasattr(getattr(module, kind, None), action):
+                        _wrap(getattr(module, kind), action)
+            except Exception as error:  # noqa: BLE001 - never the job's problem
+                _say(f"this Spark's readers could not be prepared ({error!r}); the job's own lists are used")
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _wrap(kind: Any, action: str) -> None:
+    """Remember what the job sets, and speak up just before it acts."""
+    if "_kafka_discovery" not in kind.__dict__:
+        kind._kafka_discovery = True  # noqa: SLF001 - our own mark
+        for name in ("option", "options", "format"):
+            _remember(kind, name, getattr(kind, name))
+    act = getattr(kind, action)
+
+    def acting(self: Any, *given: Any, **options: Any) -> Any:
+        try:
+            options = _advised(self, options)
+        except Exception as error:  # noqa: BLE001 - never the job's problem
+            _say(f"the brokers could not be asked for ({error}); the job's own list is used")
+        return act(self, *given, **options)
+
+    acting.__name__, acting.__doc__ = action, act.__doc__
+    setattr(kind, action, acting)
+
+
+def _remember(kind: Any, name: str, original: Any) -> None:
+    def remembering(self: Any, *given: Any, **named: Any) -> Any:
+        known = self.__dict__.setdefault("_kafka_discovery_known", {})
+        if name == "options":
+            known.update(named)
+        elif name == "option":
+            pair = [*given, *(named[key] for key in ("key", "value") if key in named)]
+            known[pair[0]] = pair[1]
+        else:
+            self.__dict__["_kafka_discovery_format"] = given[0] if given else named.get("source")
+        return original(self, *given, **named)
+
+    remembering.__name__, remembering.__doc__ = name, original.__doc__
+    setattr(kind, name, remembering)
+
+
+def _advised(self: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the call's options with what the supervisor says in them; unchanged where it is not our business."""
+    chosen = options.get("format") or self.__dict__.get("_kafka_discovery_format")
+    known = {**self.__dict__.get("_kafka_discovery_known", {}), **options}
+    kafka = {str(k).lower(): str(v) for k, v in known.items() if str(k).lower().startswith("kafka.")}
+    if chosen != "kafka" or _SERVERS not in kafka:
+        return options
+    spark = getattr(self, "_spark", None)
+    told = _ask({"options": kafka, "master": _master(spark), "version": _version(spark)})
+    for line in told.get("say", ()):
+        _say(line)
+    mine = {name: value for name, value in options.items() if str(name).lower() not in told["options"]}
+    return {**mine, **told["options"]}
+
+
+def _ask(question: dict[str, Any]) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_ANSWER_SECONDS)
+        asked.connect(os.environ[SOCKET])
+        asked.sendall(json.dumps(question).encode() + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            more = asked.recv(65536)
+            if not more:
+                break
+            answer += more
+    told: dict[str, Any] = json.loads(answer)
+    return told
+
+
+def _master(spark: Any) -> str:
+    return str(getattr(getattr(spark, "sparkContext", None), "master", "") or "")
+
+
+def _version(spark: Any) -> str:
+    """Ask the JVM which kafka-clients it has; its jars may hang on the thread's class loader alone."""
+    try:
+        jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no public way to the JVM
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        properties = jvm.java.util.Properties()
+        properties.load(loader.getResourceAsStream("kafka/kafka-version.properties"))
+        return str(properties.getProperty("version"))
+    except Exception:  # noqa: BLE001 - then the supervisor guesses by Spark's own version
+        return ""
+
+
+def _chain() -> None:
+    """Run the `sitecustomize` that ours stands before, if there is one."""
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - no import that the job may shadow
+    others = [path for path in sys.path if os.path.abspath(path or ".") != here]  # noqa: PTH100
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+_chain()
+if os.environ.get(SOCKET):
+    sys.meta_path.insert(0, _Patcher())
