@@ -46,7 +46,7 @@ check: setup ## Format, lint, types, import layers, unit and property tests (abo
 # Debian's own binaries, unpacked and not installed; a test that needs one skips with the reason where this fails.
 build/tools/.ready:
 	@mkdir -p build/tools
-	@if command -v promtool prometheus prometheus-alertmanager >/dev/null; then touch $@; \
+	@if command -v promtool >/dev/null; then touch $@; \
 	elif command -v apt-get >/dev/null && cd build/tools && (apt-get download -qq prometheus prometheus-alertmanager \
 	    || { apt-get update -qq && apt-get download -qq prometheus prometheus-alertmanager; }) >/dev/null 2>&1; then \
 	  for package in *.deb; do dpkg-deb -x "$$package" . ; done; touch .ready; \
@@ -129,3 +129,34 @@ soak-source: setup ## Memory, threads and files of the source over 30 minutes of
 .PHONY: bench-stall
 bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
 	$(BIN)/python -m benchmarks.stall
+
+.PHONY: test-compose
+test-compose: setup tools ## The compose stack comes up for real in an engine of its own (root, docker.io, mmdebstrap; 10 minutes)
+	$(BIN)/python -m pytest -s -ra tests/stack/test_compose.py
+
+.PHONY: test-alerts
+test-alerts: setup tools ## Every alert fires and resolves for real, every runbook is walked through (root, prometheus; 6 minutes)
+	$(BIN)/python -m pytest -s -ra tests/stack/test_alerts.py
+
+.PHONY: test-helm
+test-helm: setup ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
+	@mkdir -p build/tools/usr/bin
+	@command -v helm build/tools/usr/bin/helm >/dev/null \
+	  || GOBIN=$(CURDIR)/build/tools/usr/bin go install helm.sh/helm/v3/cmd/helm@v3.18.4
+	PATH="$(CURDIR)/build/tools/usr/bin:$$PATH" $(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
+
+.PHONY: compose-scale-in
+compose-scale-in: ## Remove two of the five brokers of the running compose stack
+	@compose="docker compose"; docker compose version >/dev/null 2>&1 || compose=docker-compose; \
+	  $$compose rm --stop --force broker-4 broker-5
+
+.PHONY: dist
+dist: setup ## Wheel and sdist in dist/: the same commit gives the same bytes
+	$(BIN)/python -m deploy.package dist
+
+.PHONY: sbom
+sbom: setup ## What is in the packages, as CycloneDX, and the licences of all dependencies, in dist/
+	@mkdir -p dist
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements/run.txt \
+	  --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file dist/kafka-discovery.cdx.json
+	$(BIN)/python -m deploy.licences requirements/run.txt dist/THIRD-PARTY.md

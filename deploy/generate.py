@@ -5,6 +5,7 @@ The tests compare what is there with what this would write.
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ import yaml
 
 from deploy.source import cases, dashboards, helm, rules
 from deploy.source import kubernetes as k8s
+from deploy.source.alerts import ALERTS, Alert
 
 HERE = Path("deploy")
+_PAGE = Path("docs/how-to/deploy-alerts.md")
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
 
 
 def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
     """Return every generated file by path.
 
-    Runs: anywhere (pure).
+    Runs: anywhere; reads the page whose table of alerts it renews.
     """
     spec = rules.groups(runbooks=runbooks)
     rule = rules.prometheus_rule(spec)
@@ -28,6 +31,7 @@ def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
         **_kubernetes(rule),
         **_chart(rule),
         **_dashboards(),
+        _PAGE: _page(_PAGE.read_text(encoding="utf-8")),
         HERE / "prometheus/rules/kafka-discovery.yml": as_yaml(spec),
         HERE / "prometheus/rules/prometheusrule.yaml": as_yaml(rule),
         HERE / "prometheus/tests/kafka-discovery.yml": as_yaml(cases.tests("../rules/kafka-discovery.yml")),
@@ -62,6 +66,20 @@ def _dashboards() -> dict[Path, str]:
         HERE / f"grafana/{one.uid}.json": json.dumps(dashboards.render(one), indent=2) + "\n"
         for one in dashboards.DASHBOARDS
     }
+
+
+def _page(text: str) -> str:
+    """Put the alerts into the table of the how-to."""
+    head, rest = text.split("<!-- alerts -->\n")
+    tail = rest.split("<!-- /alerts -->\n")[1]
+    table = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, ALERTS))
+    return f"{head}<!-- alerts -->\n\n{table}\n<!-- /alerts -->\n{tail}"
+
+
+def _row(alert: Alert) -> str:
+    said = re.sub(r"\{\{ \$(?:labels\.)?(\w+).*?\}\}", r"*\1*", alert.summary)
+    link = f"[{alert.name}](../../deploy/runbooks/{alert.name}.md)"
+    return f"| {link} | {alert.severity} | {alert.for_seconds / 60:g} min | {said} |\n"
 
 
 def _chart(rule: dict[str, Any]) -> dict[Path, str]:

@@ -1,12 +1,15 @@
 """The packages: the same bytes for the same source, nothing missing, nothing that does not belong."""
 
+import re
 import tarfile
 import time
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from deploy.licences import notices
 from deploy.package import build, repacked
 
 
@@ -52,3 +55,19 @@ def test_given_the_sdist_when_opened_then_nothing_tells_who_built_it_or_when(bui
 def test_given_an_archive_when_packed_again_twice_then_it_does_not_change(built: tuple[Path, Path]) -> None:
     archive = built[1].read_bytes()
     assert repacked(archive, epoch=1_000_000_000) == repacked(repacked(archive, epoch=5), epoch=1_000_000_000)
+
+
+def test_given_the_locked_packages_when_their_licences_are_read_then_each_says_one_that_we_may_use() -> None:
+    table = notices(Path("requirements/run.txt").read_text(encoding="utf-8")).split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert len(rows) > 25
+    allowed = re.compile(r"MIT|BSD|Apache|ISC|MPL|Mozilla|PSF|Python Software|0BSD|Zlib", re.IGNORECASE)
+    assert [row for row in rows if not allowed.search(row[2])] == []
+
+
+def test_given_a_package_that_is_not_installed_when_only_others_need_it_then_it_is_left_out() -> None:
+    assert (
+        "colorama" not in notices("colorama-none==0.4 ; sys_platform == 'win32' \\\n    --hash=x\n").split("\n## ")[0]
+    )
+    with pytest.raises(metadata.PackageNotFoundError):
+        notices("no-such-package==1.0 \\\n")

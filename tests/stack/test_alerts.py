@@ -164,6 +164,7 @@ def walk_through(scene: Scene, alert: str) -> None:
     known = {
         "API": f"{scene.service.api}",
         "PROBES": scene.service.probes,
+        "CLUSTER": "secure" if alert == "DiscoveryAuthFailing" else "main",
         "CONFIG": str(scene.config),
         "STATE_DIR": str(scene.disk / "state"),
         "BOOTSTRAP": ",".join(scene.kafka.address(b) for b in _OLD_LIST),
