@@ -113,7 +113,7 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
     }
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    write = exactly_once_by_offset(job.topic, transformed(options), **job.sink, topic=job.output_topic)
+    write = exactly_once_by_offset(job.topic, transformed(options), {**job.sink, "topic": job.output_topic})
     frame = session.readStream.format("kafka-discovery").options(**source).load()
     writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
     return timed(writer.option("checkpointLocation", job.checkpoint), job).start()

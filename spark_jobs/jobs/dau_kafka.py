@@ -20,7 +20,8 @@ def kafka_writer(bootstrap_servers: str, output: KafkaOutput) -> Callable[[DataF
     Runs: driver, once.
     """
     options = {"kafka.bootstrap.servers": bootstrap_servers, "sinkId": output.sink_id, "lanes": str(output.lanes)}
-    return exactly_once("key", transform=lambda batch: shaped(batch, output), **options, **dict(output.sink_options))
+    options |= dict(output.sink_options)
+    return exactly_once(options, "key", transform=lambda batch: shaped(batch, output))
 
 
 def shaped(groups: DataFrame, output: KafkaOutput) -> DataFrame:

@@ -124,7 +124,7 @@ def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery
     Runs: driver, once; returns when the query is planned.
     """
     job = options.job
-    write = exactly_once("key", transform=shaped, **job.sink, topic=job.output_topic)
+    write = exactly_once({**job.sink, "topic": job.output_topic}, "key", transform=shaped)
     records = session.readStream.format("kafka-discovery").options(**job.source).load()
     writer = visits(records, options).writeStream.queryName(f"ip-visits-{job.topic}").outputMode("update")
     return timed(writer.option("checkpointLocation", job.checkpoint).foreachBatch(write), job).start()

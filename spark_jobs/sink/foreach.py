@@ -1,6 +1,6 @@
 """`foreachBatch` over the same lanes, for what the format cannot do: update mode, and several sinks per batch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,17 +22,17 @@ _REPORT = "report"
 
 
 def exactly_once(
+    options: Mapping[str, str],
     by: Column | str | Sequence[Column | str] | None = None,
     *,
     transform: Callable[[DataFrame], DataFrame] | None = None,
-    **options: str,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
 
     Args:
+        options: The options of the sink, `kafka.bootstrap.servers` and `sinkId` among them.
         by: What says which row goes into which lane; needed with more than one lane.
         transform: Shapes a batch into the sink's columns; as it is, where left out.
-        options: The options of the sink: `exactly_once(by="key", **{"kafka.bootstrap.servers": …, "sinkId": …})`.
 
     Returns:
         A function of (batch, batch id). It raises what ended the write, and Spark then replays the batch.

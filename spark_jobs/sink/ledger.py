@@ -28,6 +28,9 @@ class SinkLedger:
         self._markers = GroupNotes(
             plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
         )
+        self._glanced = GroupNotes(
+            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=False
+        )
         self._control = GroupNotes(plan.access, group=control_group(options.sink_id), topic=options.marker_topic)
 
     def markers(self, lanes: Collection[int], *, timeout_seconds: float) -> Mapping[int, Marker]:
@@ -39,8 +42,21 @@ class SinkLedger:
 
         Runs: workers and driver; blocks <= timeout_seconds.
         """
+        return self._decoded(self._markers.read(lanes, timeout_seconds=timeout_seconds))
+
+    def glance(self, lane: int, *, timeout_seconds: float) -> Marker | None:
+        """Return a lane's marker as it stands, without waiting for a transaction that only a fence would end.
+
+        Raises:
+            StateError: what stands there is no marker.
+            TransactionError: no answer in time.
+
+        Runs: workers; blocks <= timeout_seconds.
+        """
+        return self._decoded(self._glanced.read([lane], timeout_seconds=timeout_seconds)).get(lane)
+
+    def _decoded(self, found: Mapping[int, Note]) -> Mapping[int, Marker]:
         where = f"sinkId {self._options.sink_id!r}: group {self._options.group}, {self._options.marker_topic}"
-        found = self._markers.read(lanes, timeout_seconds=timeout_seconds)
         return {lane: Marker.decode(note.text, where=f"{where}-{lane}") for lane, note in found.items()}
 
     def control(self, *, timeout_seconds: float) -> Control | None:

@@ -7,7 +7,7 @@ asks of the query what only a pipeline without state has: each row comes from on
 offset it carries, and a partition is never split over lanes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ class Progress:
 
 
 def exactly_once_by_offset(
-    source_topic: str, transform: Callable[[DataFrame], DataFrame], **options: str
+    source_topic: str, transform: Callable[[DataFrame], DataFrame], options: Mapping[str, str]
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that copies one topic, transformed row by row, exactly once.
 

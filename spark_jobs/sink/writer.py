@@ -126,10 +126,14 @@ class LaneWriter:
         return marker, self._ledger.control(timeout_seconds=limit)
 
     def _judged(self) -> Write | Compare | Skip:
-        """Before anything is fenced: what is refused now is refused later too."""
+        """Before anything is fenced: what is refused now is refused later too.
+
+        Only a glance: a worker that was killed before its commit leaves a transaction that step 2 ends.
+        """
         if self._attempt.lane >= self._plan.options.lanes:
             return Write(generation=0)  # more tasks than lanes: right as long as they are empty
-        return self._checked(judge(*self._noted(), self._attempt))
+        marker = self._ledger.glance(self._attempt.lane, timeout_seconds=self._timeout_seconds)
+        return self._checked(judge(marker, self._ledger.control(timeout_seconds=self._timeout_seconds), self._attempt))
 
     def _checked(self, decision: Decision) -> Write | Compare | Skip:
         if isinstance(decision, Refuse):

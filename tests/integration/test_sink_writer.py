@@ -1,21 +1,39 @@
-"""The lanes protocol on real brokers, without Spark."""
+"""The lanes protocol on real brokers, without Spark: replays, zombies, refusals, bad records."""
 
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from typer.testing import CliRunner
 
+from discovery.cli import app
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
+from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.sink import operate
+from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
+from spark_jobs.sink.marker import Marker
+from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import Outcome
-from tests.sink_support import Sink
+from tests.kafka_fixtures import KafkaFactory
+from tests.sink_support import Sink, committed_values
 from tests.support import numbered
 
 pytestmark = pytest.mark.kafka
+SECONDS = 30.0
 
 
 @pytest.fixture
 def sink(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Sink:
     kafka_cluster.create_topic(topic_name, partitions=3, replication_factor=3)
     return Sink(kafka_cluster, tmp_path, sink_id=topic_name, topic=topic_name)
+
+
+def marker(sink: Sink, batch_id: int) -> Marker:
+    return Marker(
+        query_id=sink.query_id, batch_id=batch_id, lanes=sink.lanes, rows=1, fingerprint="", attempt="z",
+        wall_seconds=1, generation=1,
+    )  # fmt: skip
 
 
 def test_given_a_batch_when_written_and_replayed_then_its_records_are_there_once(sink: Sink) -> None:
@@ -27,3 +45,185 @@ def test_given_a_batch_when_written_and_replayed_then_its_records_are_there_once
     sink.confirm(again)
     assert sink.write(1, ["later"]).outcome is Outcome.WRITTEN
     assert sink.visible() == sorted([*numbered(10), "later"])
+
+
+def test_given_an_attempt_that_stopped_before_its_commit_when_retried_then_only_the_retry_is_visible(
+    sink: Sink,
+) -> None:
+    plan = sink.plan()
+    zombie, deadline = transaction_of(plan, 0), until(SECONDS)
+    zombie.fence(deadline)
+    zombie.begin()
+    zombie.produce(sink.topic, partition=0, key=None, value=b"zombie", headers=None, deadline=deadline)
+    SinkLedger(plan).attach(zombie, 0, marker(sink, 0), deadline)
+    status = operate.look(plan, timeout_seconds=SECONDS)
+    assert [lane.open_transaction for lane in status.lanes] == [True]
+    report = sink.write(0, ["alive"])
+    with pytest.raises(TransactionError):
+        zombie.commit(until(SECONDS))
+    sink.confirm(report)
+    assert sink.visible() == ["alive"]
+    assert not operate.look(plan, timeout_seconds=SECONDS).lanes[0].open_transaction
+
+
+def test_given_an_open_transaction_when_markers_are_read_then_only_a_stable_reading_waits_for_its_end(
+    sink: Sink,
+) -> None:
+    plan = sink.plan()
+    pending, deadline = transaction_of(plan, 0), until(SECONDS)
+    pending.fence(deadline)
+    pending.begin()
+    SinkLedger(plan).attach(pending, 0, marker(sink, 0), deadline)
+    assert SinkLedger(plan, stable=False).markers([0], timeout_seconds=SECONDS) == {}
+    with pytest.raises(TransactionError, match="in time"):
+        SinkLedger(plan).markers([0], timeout_seconds=1)
+    pending.commit(deadline)
+    assert SinkLedger(plan).markers([0], timeout_seconds=SECONDS)[0].attempt == "z"
+
+
+def test_given_several_lanes_when_one_reports_without_its_marker_then_the_batch_is_not_confirmed(sink: Sink) -> None:
+    sink.lanes = 2
+    reports = [sink.write(0, ["a"], lane=0), sink.write(0, [], lane=1)]
+    assert [report.outcome for report in reports] == [Outcome.WRITTEN, Outcome.EMPTY]
+    lying = sink.write(0, [], lane=1)
+    object.__setattr__(lying, "outcome", Outcome.WRITTEN)
+    with pytest.raises(TransactionError, match="lane 1: reported batch 0, but its marker is None"):
+        sink.confirm(reports[0], lying)
+    sink.confirm(*reports)
+    assert sink.visible() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "batch_id", "said"),
+    [({"query_id": "other"}, 2, "sinkId in use"), ({}, 0, "stale batch"), ({"lanes": 2}, 1, "lane count changed")],
+)
+def test_given_a_used_sink_when_another_writes_then_it_is_refused_before_any_output(
+    sink: Sink, change: dict[str, object], batch_id: int, said: str
+) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    sink.write(1, ["b"])
+    for name, value in change.items():
+        setattr(sink, name, value)
+    with pytest.raises(SinkRefusedError, match=said):
+        sink.write(batch_id, ["c"])
+    assert sink.visible() == ["a", "b"]
+
+
+def test_given_a_complete_batch_when_the_number_of_lanes_changes_then_it_goes_on(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    sink.lanes = 2
+    sink.confirm(sink.write(1, ["b"], lane=0), sink.write(1, ["c"], lane=1))
+    assert sink.write(1, ["c"], lane=1).outcome is Outcome.KEPT
+    sink.lanes = 1
+    assert sink.write(1, ["b", "c"]).outcome is Outcome.KEPT
+    assert sink.visible() == ["a", "b", "c"]
+
+
+def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_keeps_or_rewrites(sink: Sink) -> None:
+    sink.write(0, ["a"])
+    assert sink.write(0, ["b"]).outcome is Outcome.KEPT
+    sink.more = {"onMismatch": "fail"}
+    with pytest.raises(SinkRefusedError, match="committed with 1 records, its replay has 1 others"):
+        sink.write(0, ["b"])
+    with pytest.raises(SinkRefusedError, match="its replay has 0"):
+        sink.write(0, [])
+    sink.more = {"onMismatch": "rewrite"}
+    assert sink.write(0, ["b"]).outcome is Outcome.WRITTEN
+    assert sink.visible() == ["a", "b"]
+
+
+def test_given_a_record_too_large_when_written_then_it_fails_or_becomes_a_dead_letter_of_the_same_transaction(
+    sink: Sink,
+) -> None:
+    large = "x" * 1_200_000
+    with pytest.raises(SinkRefusedError, match="can never be written: it has 1200070 bytes"):
+        sink.write(0, ["a", large])
+    dead = f"{sink.topic}-dead"
+    sink.cluster.create_topic(dead, partitions=1, replication_factor=3)
+    sink.more = {"onBadRecord": "dead-letter", "deadLetterTopic": dead}
+    report = sink.write(0, ["a", large, "b"])
+    assert (report.outcome, report.rows, report.dead_letters) == (Outcome.WRITTEN, 3, 1)
+    assert sink.visible() == ["a", "b"]
+    assert committed_values(sink.cluster.bootstrap_servers, dead) == ["x" * 10_000]
+
+
+def test_given_a_task_beyond_the_lanes_when_it_has_records_then_it_names_the_helper(sink: Sink) -> None:
+    assert sink.write(0, [], lane=1).outcome is Outcome.EMPTY
+    with pytest.raises(ConfigError, match=r"lanes: task 1 has records, but there is 1 lane; write with_lanes"):
+        sink.write(0, ["a"], lane=1)
+    assert sink.visible() == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"topic": "not-there"}, "topic: topic not-there does not exist"),
+        ({"lanes": "100"}, "lanes: 100 are more than the 32 partitions of __spark_sink_ledger"),
+        ({"deadLetterTopic": "nor-this", "onBadRecord": "dead-letter"}, "deadLetterTopic: topic nor-this does not"),
+    ],
+)
+def test_given_options_that_do_not_fit_the_cluster_when_checked_then_one_line_says_so(
+    sink: Sink, more: dict[str, str], said: str
+) -> None:
+    sink.plan()
+    sink.more = more
+    with pytest.raises(ConfigError, match=said):
+        sink.plan()
+
+
+def test_given_lost_markers_when_written_then_it_is_refused_until_all_of_it_is_forgotten(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    plan = sink.plan()
+    TopicAdmin(plan.access).forget_group(plan.options.group, timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="markers lost: lane 0 had a marker that cannot have expired"):
+        sink.write(1, ["b"])
+    TopicAdmin(plan.access).forget_group(plan.options.control_group, timeout_seconds=SECONDS)
+    forget(plan.options)
+    sink.plan()
+    operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    sink.confirm(sink.write(1, ["b"]))
+    assert sink.visible() == ["a", "b"]
+
+
+def test_given_a_sink_when_looked_at_taken_over_and_reset_by_command_then_each_does_what_it_says(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    common = ["--sink", sink.sink_id, "--bootstrap", sink.cluster.bootstrap_servers, "--state-dir", str(sink.folder)]
+    shown = CliRunner().invoke(app, ["sink", "status", *common])
+    assert f"{sink.sink_id}: query query-1, generation 1, 1 lanes, batch 0 is complete" in shown.output
+    assert "lane 0: batch 0, 1 records" in shown.output
+    asked = CliRunner().invoke(app, ["sink", "takeover", *common])
+    assert "nothing was changed: add --yes" in asked.output
+    sink.query_id = "query-2"
+    with pytest.raises(SinkRefusedError, match="sinkId in use"):
+        sink.write(0, ["b"])
+    CliRunner().invoke(app, ["sink", "takeover", *common, "--yes"], catch_exceptions=False)
+    sink.confirm(sink.write(0, ["b"]))
+    ended = CliRunner().invoke(app, ["sink", "abort-lingering", *common, "--json"], catch_exceptions=False)
+    assert '"lanes": 1' in ended.output
+    CliRunner().invoke(app, ["sink", "reset", *common, "--yes"], catch_exceptions=False)
+    gone = CliRunner().invoke(app, ["sink", "status", *common])
+    assert isinstance(gone.exception, StateError)
+    sink.query_id = "query-3"
+    sink.confirm(sink.write(0, ["c"]))
+    assert sink.visible() == ["a", "b", "c"]
+
+
+def test_given_foreign_offsets_in_the_group_when_read_then_nothing_is_taken_for_a_marker(sink: Sink) -> None:
+    plan = sink.plan()
+    consumer = Consumer(
+        {"bootstrap.servers": sink.cluster.bootstrap_servers, "group.id": plan.options.group, "log_level": 0}
+    )
+    consumer.commit(offsets=[TopicPartition(plan.options.marker_topic, 0, 5)], asynchronous=False)
+    consumer.close()
+    with pytest.raises(StateError, match="is not what this sink writes; is the group used otherwise"):
+        sink.write(0, ["a"])
+    assert sink.visible() == []
+
+
+def test_given_a_timeout_above_the_brokers_cap_when_checked_then_one_line_says_so(
+    kafka_factory: KafkaFactory, tmp_path: Path
+) -> None:
+    cluster = kafka_factory(brokers=1, extra_properties={"transaction.max.timeout.ms": "20000"})
+    cluster.create_topic("t", partitions=1, replication_factor=1)
+    with pytest.raises(ConfigError, match=r"transactionTimeout: 30 s is above the brokers' transaction\.max"):
+        Sink(cluster, tmp_path, sink_id="s", topic="t").plan()

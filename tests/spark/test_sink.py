@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.sink import with_lanes
+from spark_jobs.sink import exactly_once, with_lanes
 from tests.sink_support import committed_values
 from tests.support import numbered, produce
 
@@ -76,3 +76,35 @@ def test_given_lanes_when_a_confirmed_batch_is_replayed_then_every_record_is_the
     copy.put(*numbered(5, prefix="w"))
     copy.run(lanes=2)
     assert copy.copied() == sorted([*numbered(20), *numbered(5, prefix="w")])
+
+
+def test_given_a_batch_write_when_repeated_under_its_name_then_its_records_are_there_once(copy: Copy) -> None:
+    rows = copy.spark.createDataFrame([(value, value) for value in numbered(6)], "key string, value string")
+    writer = with_lanes(rows, "key", lanes=2).write.format("kafka-discovery").mode("append").option("lanes", 2)
+    for write_id in ("one", "one", "two"):
+        writer.options(**copy.options()).option("writeId", write_id).save()
+    assert copy.copied() == sorted([*numbered(6), *numbered(6)])
+
+
+def test_given_update_mode_when_written_by_foreach_batch_and_replayed_then_every_total_is_there_once(
+    copy: Copy,
+) -> None:
+    write = exactly_once({**copy.options(), "lanes": "2"}, "key")
+    copy.put("a", "a", "b")
+    for more in ("a", None):
+        counted = copy.rows().groupBy("key").count().selectExpr("key", "concat(string(key), '=', count) as value")
+        query = (
+            counted.writeStream.outputMode("update")
+            .option("checkpointLocation", str(copy.checkpoint))
+            .trigger(availableNow=True)
+            .foreachBatch(write)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(QUERY_SECONDS), "the query did not end in time"
+        finally:
+            query.stop()
+        if more is not None:
+            copy.forget_commit(0)
+            copy.put(more)
+    assert copy.copied() == ["a=2", "a=3", "b=1"]

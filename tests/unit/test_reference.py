@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from discovery.config import client_reference
+from spark_jobs.sink import reference as sink_reference
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.reference import ROWS, page
 from tests.support_names import existing_tests
@@ -15,6 +16,16 @@ def test_given_the_options_in_the_code_when_the_page_is_made_then_the_committed_
 
 def test_given_the_client_options_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
     assert (ROOT / client_reference.PAGE).read_text() == client_reference.page()
+
+
+def test_given_the_options_of_the_sink_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
+    assert (ROOT / "docs/reference/sink-options.md").read_text() == sink_reference.page()
+
+
+def test_given_each_option_of_the_sink_when_its_tests_are_looked_up_then_they_exist() -> None:
+    named = [test for row in sink_reference.ROWS for test in row.tested_by]
+    assert all(row.tested_by for row in sink_reference.ROWS)
+    assert [test for test in named if test not in existing_tests()] == []
 
 
 def test_given_each_default_in_the_page_when_written_out_then_it_means_the_same_as_leaving_it_out() -> None:

@@ -1,0 +1,166 @@
+"""The jobs that write to Kafka: exact results through failures, kills and a lost checkpoint."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.jobs import copy, dau_options, dau_query, ip_visits
+from spark_jobs.jobs.dau_kafka import kafka_writer
+from spark_jobs.jobs.dau_options import KafkaOutput
+from spark_jobs.jobs.running import STREAM_SETTINGS
+from spark_jobs.sink import hooks
+from tests.sink_support import committed_values
+from tests.support import produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+JOB_SECONDS = 240
+NOW = datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, with the jobs' own settings for the time of this one."""
+    before = {name: spark.conf.get(name, None) for name in STREAM_SETTINGS}
+    for name, value in STREAM_SETTINGS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
+
+
+class Topics:
+    """Where a job reads and writes, and the command line that says so."""
+
+    def __init__(self, cluster: LocalKafka, name: str, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.source, self.target = f"{name}-in", f"{name}-out"
+        self.checkpoint = folder / "checkpoint"
+        for topic in (self.source, self.target):
+            cluster.create_topic(topic, partitions=1, replication_factor=3)
+
+    def arguments(self, *more: str) -> list[str]:
+        named = {
+            "--bootstrap-servers": self.cluster.bootstrap_servers,
+            "--topic": self.source,
+            "--output-topic": self.target,
+            "--checkpoint": str(self.checkpoint),
+            "--sink-id": self.target,
+            "--sink-option": f"stateDir={self.folder / 'state'}",
+            "--source-option": f"stateDir={self.folder / 'state'}",
+        }
+        return [*(text for pair in named.items() for text in pair), "--available-now", *more]
+
+    def put(self, *values: str | bytes) -> None:
+        produce(self.cluster.bootstrap_servers, self.source, *values)
+
+    def found(self) -> list[str]:
+        return [str(value) for value in committed_values(self.cluster.bootstrap_servers, self.target)]
+
+
+@pytest.fixture
+def topics(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Topics:
+    return Topics(kafka_cluster, topic_name, tmp_path)
+
+
+def finish(query: StreamingQuery) -> None:
+    try:
+        assert query.awaitTermination(JOB_SECONDS), "the query did not end in time"
+    finally:
+        query.stop()
+
+
+def visit(ip: str) -> str:
+    return json.dumps({"ip": ip, "ts": NOW.isoformat()})
+
+
+def test_given_an_exception_after_seven_events_when_restarted_even_without_its_checkpoint_then_all_are_there_once(
+    session: SparkSession, topics: Topics
+) -> None:
+    events = [f"event {number}" for number in range(12)]
+    topics.put(*events)
+    arguments = topics.arguments("--max-offsets-per-trigger", "5", "--header", "length=length(text)")
+    failing = copy.parse_arguments([*arguments, "--fail-after", "7"])
+    with pytest.raises(StreamingQueryException, match="broke down on purpose"):
+        finish(copy.start_query(session, failing))
+    assert topics.found() == events[:5]
+    options = copy.parse_arguments([*arguments, "--where", "text <> 'event 11'"])
+    finish(copy.start_query(session, options))
+    assert topics.found() == events[:11]
+    shutil.rmtree(topics.checkpoint)
+    topics.put("later")
+    finish(copy.start_query(session, options))
+    assert topics.found() == [*events[:11], "later"]
+
+
+def test_given_an_access_log_when_visits_are_counted_and_replayed_then_each_total_is_there_once(
+    session: SparkSession, topics: Topics
+) -> None:
+    line = f'10.0.0.2 - - [{NOW.strftime("%d/%b/%Y:%H:%M:%S +0000")}] "GET / HTTP/1.1" 200 5'
+    topics.put(visit("10.0.0.1"), visit("10.0.0.1"), line, "no visit", visit(""))
+    options = ip_visits.parse_arguments(topics.arguments())
+    finish(ip_visits.start_query(session, options))
+    for name in ("0", ".0.crc"):
+        (topics.checkpoint / "commits" / name).unlink()
+    topics.put(visit("10.0.0.2"))
+    finish(ip_visits.start_query(session, options))
+    totals = Counter((found["ip"], found["visits"]) for found in map(json.loads, topics.found()))
+    assert totals == {("10.0.0.1", 2): 1, ("10.0.0.2", 1): 1, ("10.0.0.2", 2): 1}
+
+
+def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_dead_letters_are_there_once(
+    session: SparkSession, topics: Topics
+) -> None:
+    event = {"event_id": "1", "user_id": "ann", "ip": "10.0.0.1", "ts": NOW.isoformat()}
+    topics.put(json.dumps(event), json.dumps({**event, "event_id": "2"}), "{oops")
+    options = dau_options.parse_arguments([*topics.arguments(), "--output", "kafka"])
+    assert isinstance(options.output, KafkaOutput)
+    for _ in range(2):
+        records = dau_query.read_records(session, replace(options, state_dir=topics.folder / "state"))
+        writer = kafka_writer(options.bootstrap_servers, options.output)
+        finish(dau_query.start_query(records, writer, options))
+        (topics.checkpoint / "commits" / "0").unlink()
+    found = sorted(map(json.loads, topics.found()), key=len)
+    assert [(row["user_id"], row["events"]) for row in found if "user_id" in row] == [("ann", 2)]
+    assert [row["reason"] for row in found if "reason" in row] == ["not JSON"]
+    assert len(found) == 2
+
+
+@pytest.mark.timeout(600)
+def test_given_a_worker_and_the_driver_killed_around_the_commit_when_started_again_then_totals_are_exact(
+    topics: Topics,
+) -> None:
+    armed = topics.folder / "hooks"
+    armed.mkdir()
+    (armed / "step6.sent@0").write_text("kill")  # a worker, with an open transaction
+    (armed / "commit.after").write_text("kill")  # the driver, between the commit and Spark's own record of it
+    topics.put(*[visit("10.0.0.1")] * 3, *[visit("10.0.0.2")] * 2)
+    environment = {**os.environ, hooks.VARIABLE: str(armed)}
+    command = [sys.executable, "-m", "spark_jobs.jobs.ip_visits", *topics.arguments()]
+    log = topics.folder / "job.log"
+    with log.open("ab") as output:
+        killed = subprocess.run(
+            command, env=environment, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False
+        )
+        assert killed.returncode == -signal.SIGKILL, log.read_text(errors="replace")[-3000:]
+        assert not [name for name in ("step6.sent@0", "commit.after") if (armed / name).exists()], "not reached"
+        again = subprocess.run(command, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False)
+    assert again.returncode == 0, log.read_text(errors="replace")[-3000:]
+    totals = Counter((found["ip"], found["visits"]) for found in map(json.loads, topics.found()))
+    assert totals == {("10.0.0.1", 3): 1, ("10.0.0.2", 2): 1}

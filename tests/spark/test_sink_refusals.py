@@ -1,0 +1,46 @@
+"""What the sink refuses on real Spark, each in one line before the first record."""
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from discovery.core.errors import ConfigError
+from spark_jobs.sink import with_lanes
+from tests.sink_support import committed_values
+from tests.spark.test_sink import Copy, copy
+from tests.support import numbered
+
+__all__ = ["copy"]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def frame(copy: Copy, *, partitions: int = 1) -> DataFrame:
+    rows = [(value, value) for value in numbered(4)]
+    return copy.spark.createDataFrame(rows, "key string, value string").repartition(partitions)
+
+
+def refusal(copy: Copy, rows: DataFrame, **options: str) -> str:
+    writer = rows.write.format("kafka-discovery").mode("append").options(**copy.options(), writeId="w")
+    with pytest.raises(PySparkException) as caught:
+        writer.options(**options).save()
+    assert committed_values(copy.cluster.bootstrap_servers, copy.target) == []
+    return str(caught.value)
+
+
+def test_given_a_frame_without_a_value_when_written_then_one_line_says_so(copy: Copy) -> None:
+    assert "value: the column is missing; select what to write" in refusal(copy, frame(copy).drop("value"))
+
+
+def test_given_rows_moved_after_with_lanes_when_written_then_nothing_is_visible(copy: Copy) -> None:
+    rows = with_lanes(frame(copy), "key", lanes=2).coalesce(1)
+    assert "came to task 0: with_lanes must be the last thing" in refusal(copy, rows, lanes="2")
+
+
+def test_given_speculation_when_lanes_are_asked_for_then_one_line_refuses(copy: Copy) -> None:
+    copy.spark.conf.set("spark.speculation", "true")
+    try:
+        with pytest.raises(ConfigError, match=r"spark\.speculation=true: attempts of one lane would fence each other"):
+            with_lanes(frame(copy))
+        assert "spark.speculation=true: two attempts" in refusal(copy, frame(copy))
+    finally:
+        copy.spark.conf.unset("spark.speculation")
