@@ -67,7 +67,7 @@ class TopicAdmin:
             raise ConfigError(f"topic {topic}: {told.error.str()}; allow WRITE and DESCRIBE on it")
         return None
 
-    def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float) -> None:
+    def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float, compacted: bool = True) -> None:
         """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
 
         Raises:
@@ -79,7 +79,10 @@ class TopicAdmin:
         deadline = time.monotonic() + timeout_seconds
         known: Any = patiently(lambda left: self._admin.list_topics(timeout=left), deadline, "list the brokers")
         copies = min(_COPIES, len(known.brokers))
-        config = {"min.insync.replicas": str(min(_LEAST_IN_SYNC, copies)), "cleanup.policy": "compact"}
+        config = {
+            "min.insync.replicas": str(min(_LEAST_IN_SYNC, copies)),
+            "cleanup.policy": "compact" if compacted else "delete",
+        }
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)
         try:
             patiently(
@@ -93,7 +96,7 @@ class TopicAdmin:
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
             raise ConfigError(
-                f"markerTopic: {error}; create it by hand: {partitions} partitions, {copies} copies, or allow CREATE"
+                f"topic {topic}: {error}; create it by hand: {partitions} partitions, {copies} copies, or allow CREATE"
             ) from error
 
     def forget_group(self, group: str, *, timeout_seconds: float) -> None:

@@ -47,6 +47,7 @@ class Job:
     master: str | None = None
     spark_options: tuple[tuple[str, str], ...] = ()
     progress_file: Path | None = None
+    create_topics: bool = False
 
     @property
     def sink(self) -> dict[str, str]:
@@ -87,6 +88,7 @@ def add_common(parser: Parser, *, sink_id: str) -> None:
     add("--source-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the source")
     add("--sink-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the sink")
     add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
+    add("--create-topics", action="store_true", help="make both topics where they are missing, 3 partitions each")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
     add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
 
@@ -119,6 +121,7 @@ def job_of(given: Namespace) -> Job:
         master=given.master,
         spark_options=pairs(given.conf, "--conf"),
         progress_file=given.progress_file and given.progress_file.absolute(),
+        create_topics=given.create_topics,
     )
 
 

@@ -15,10 +15,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from discovery.core import errors
+from discovery.core.model import TopicName
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Access
 from spark_jobs.jobs.arguments import Job
 from spark_jobs.jobs.progress_log import ProgressLog
+from spark_jobs.sink.options import parse_options
+from spark_jobs.sink.preflight import living_brokers
 
 _POLL_SECONDS = 0.2
+_ANSWER_SECONDS = 30.0
 _OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
 _REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 """Says why a query failed with a stack trace of its own; the job says it in one line."""
@@ -113,6 +119,8 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
 
     Runs: main thread; blocks.
     """
+    if job.create_topics:
+        create_topics(job)
     session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
     stopping = stop_on_signals()
     log = ProgressLog(job.progress_file)
@@ -123,6 +131,22 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
         # First: Spark would report the end to a listener whose process is gone.
         session.streams.removeListener(log)
         session.stop()
+
+
+def create_topics(job: Job) -> None:
+    """Make the job's topics where they are missing, for a try on a local cluster.
+
+    Raises:
+        ConfigError: one may not be made.
+        KafkaUnreachableError: no living broker.
+
+    Runs: main thread, before Spark starts; blocks <= 10 min for a living broker.
+    """
+    options = parse_options({**job.sink, "topic": job.output_topic}).opened()
+    admin = TopicAdmin(Access(options.client.connection, living_brokers(options)))
+    for topic in (TopicName(job.topic), TopicName(job.output_topic)):
+        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
+            admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
 
 
 def await_end(query: StreamingQuery, stopping: threading.Event) -> None:
