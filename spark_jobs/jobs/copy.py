@@ -48,7 +48,9 @@ def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
     )
     parser.add_argument("--header", action="append", default=[], metavar="NAME=SQL", help="add a header to each record")
     parser.add_argument("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
-    parser.add_argument("--fail-after", metavar="N", help="fail on purpose after N records: the recovery exercise")
+    parser.add_argument(
+        "--fail-after", metavar="N", help="fail on purpose at the Nth record of a partition: the recovery exercise"
+    )
     given = parser.parse_args(arguments)
     headers = tuple(tuple(text.split("=", 1)) for text in given.header)
     if bad := [text for text in given.header if not text.partition("=")[0] or not text.partition("=")[2]]:
