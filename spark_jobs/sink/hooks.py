@@ -7,18 +7,27 @@ A folder named by `KAFKA_DISCOVERY_SINK_HOOKS` arms them: a file `<point>` (any 
 - `hold`: wait until the file `<point>….held.<pid>` that it becomes is gone, while somebody kills something else.
 
 A file works once: whoever comes first claims it by renaming, so that the retry of a killed task passes.
+
+Where hooks are armed every record also carries a header that says which attempt wrote it, and every task leaves a line
+in the file `said.jsonl` of that folder: what a checker needs to tell attempts apart.
 """
 
+import itertools
+import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 VARIABLE = "KAFKA_DISCOVERY_SINK_HOOKS"
 STEPS = tuple(f"step{number}.{when}" for number in range(8) for when in ("before", "after"))
 POINTS = (*STEPS, "step5.middle", "step6.sent", "commit.before", "commit.checked", "commit.after")
 """Steps as numbered in `writer.py`; `step6.sent` is between the marker and the end of the transaction."""
+AUDIT_HEADER = "kafka-discovery-audit"
+SAID = "said.jsonl"
 _PAUSE_SECONDS = 0.02
+Headers = list[tuple[str, bytes | None]]
 
 
 def point(name: str, lane: int | None = None) -> None:
@@ -66,3 +75,32 @@ def _act(action: str, taken: Path) -> None:
                 time.sleep(_PAUSE_SECONDS)
         case _:
             raise RuntimeError(f"armed by a test: {taken.name}")
+
+
+def auditor(*, query_id: str, batch_id: int, lane: int, attempt: str) -> Callable[[Headers | None], Headers] | None:
+    """Return what adds the audit header to each record's headers in turn; None where nothing is armed.
+
+    Runs: workers, once per task; no I/O.
+    """
+    if VARIABLE not in os.environ:
+        return None
+    numbers = itertools.count()
+
+    def audited(headers: Headers | None) -> Headers:
+        who = {"q": query_id, "b": batch_id, "lane": lane, "attempt": attempt, "seq": next(numbers)}
+        return [*(headers or ()), (AUDIT_HEADER, json.dumps(who).encode())]
+
+    return audited
+
+
+def said(*, batch_id: int, lane: int, attempt: str, outcome: str) -> None:
+    """Leave a line about the end of a task where hooks are armed.
+
+    Runs: workers, once per task; appends to a small file, or nothing.
+    """
+    folder = os.environ.get(VARIABLE)
+    if folder is None:
+        return
+    line = json.dumps({"batch": batch_id, "lane": lane, "attempt": attempt, "outcome": outcome})
+    with Path(folder, SAID).open("a") as file:
+        file.write(line + "\n")

@@ -137,16 +137,18 @@ def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse 
 
 
 def _without_marker(control: Control, attempt: Attempt) -> Decision:
+    """A marker of this very batch, had it ever been there, would be younger than the control record."""
+    unknown = f"whether batch {attempt.batch_id} was written to lane {attempt.lane} is open"
+    if control.generation == 1 and control.batch_id < 0 < attempt.batch_id:
+        return _lost(f"the sink is new, or all about it has expired, and this is not the first batch: {unknown}")
+    if attempt.wall_seconds - control.wall_seconds >= RETENTION_SECONDS - _MARGIN_SECONDS:
+        return _lost(f"the control record is as old as brokers keep markers: {unknown}")
     had_marker = control.lane_wall(attempt.lane)
-    if not had_marker:
-        return Write(generation=control.generation)
-    if attempt.wall_seconds - had_marker < RETENTION_SECONDS - _MARGIN_SECONDS:
+    if had_marker and attempt.wall_seconds - had_marker < RETENTION_SECONDS - _MARGIN_SECONDS:
         return _lost(f"lane {attempt.lane} had a marker that cannot have expired; was group or topic deleted?")
-    complete = control.batch_id == attempt.batch_id - 1
-    # Younger than any marker this batch could have, so such a marker would still be there.
-    if complete and attempt.wall_seconds - control.wall_seconds < RETENTION_SECONDS - _MARGIN_SECONDS:
-        return Write(generation=control.generation)
-    return _lost(f"lane {attempt.lane} has no marker any more; whether batch {attempt.batch_id} was written is open")
+    if had_marker and control.batch_id != attempt.batch_id - 1:
+        return _lost(f"lane {attempt.lane} has no marker any more: {unknown}")
+    return Write(generation=control.generation)
 
 
 def _lost(what: str) -> Refuse:

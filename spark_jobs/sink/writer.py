@@ -196,12 +196,17 @@ class LaneWriter:
             return self._report(Outcome.WRITTEN, found)
 
     def _produce(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], deadline: float) -> Fingerprint:
-        found = Fingerprint()
+        found, attempt = Fingerprint(), self._attempt
+        audited = hooks.auditor(
+            query_id=attempt.query_id, batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt
+        )
         for batch in batches:
             for record in records(batch, self._plan.options.topic):
                 self._check_record(record)
                 found.add(*record[:5])
                 topic, partition, key, value, headers, _ = self._admissible(record)
+                if audited is not None:
+                    headers = audited(headers)
                 transaction.produce(
                     str(topic), partition=partition, key=key, value=value, headers=headers, deadline=deadline
                 )
@@ -249,6 +254,7 @@ class LaneWriter:
 
     def _report(self, outcome: Outcome, found: Fingerprint) -> LaneReport:
         attempt = self._attempt
+        hooks.said(batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt, outcome=outcome.value)
         return LaneReport(
             lane=attempt.lane,
             query_id=attempt.query_id,

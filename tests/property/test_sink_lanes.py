@@ -42,8 +42,18 @@ def test_given_a_new_sink_when_judged_then_it_writes() -> None:
     assert judge(None, NEW, replace(ATTEMPT, batch_id=0)) == Write(generation=1)
 
 
-def test_given_a_new_sink_on_an_old_checkpoint_when_judged_then_it_writes() -> None:
-    assert judge(None, NEW, replace(ATTEMPT, batch_id=500)) == Write(generation=1)
+def test_given_a_new_sink_on_an_old_checkpoint_when_judged_then_somebody_must_say_that_it_is_new() -> None:
+    """To the sink it looks as if control record and markers had expired or been deleted with half a batch written."""
+    later = replace(ATTEMPT, batch_id=500)
+    assert refusal(judge(None, NEW, later)) is Refusal.LEDGER_LOST
+    assert judge(None, replace(NEW, generation=2), later) == Write(generation=2)
+
+
+def test_given_a_lane_that_never_wrote_when_the_control_record_is_as_old_as_markers_get_then_it_is_refused() -> None:
+    """Found by the model: its marker of this very batch may have been there and expired."""
+    idle = replace(CONTROL, lane_walls=(NOW - 9, 0))
+    assert judge(None, idle, ATTEMPT) == Write(generation=1)
+    assert refusal(judge(None, replace(idle, wall_seconds=OLD), ATTEMPT)) is Refusal.LEDGER_LOST
 
 
 def test_given_the_batch_before_when_judged_then_it_writes() -> None:

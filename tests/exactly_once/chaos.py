@@ -1,0 +1,126 @@
+"""Many seeds of faults against the sink on real brokers, and a table: `python -m tests.exactly_once.chaos --seeds 100`.
+
+One seed again: `--first 17 --seeds 1`. Exit code 1 when anything was lost, repeated, torn or else wrong.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+from tests.exactly_once import brokers
+from tests.exactly_once.checks import CHECKS, Finding
+from tests.exactly_once.engine import plan_of, play
+
+_COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one seed showed."""
+
+    seed: int
+    faults: tuple[str, ...]
+    rows: int
+    seconds: float
+    findings: tuple[Finding, ...]
+    error: str = ""
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings and not self.error
+
+
+def run_seeds(
+    cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, at_once: int = 2, break_brokers: bool = False
+) -> list[Result]:
+    """Play seeds, several at once; prints a line for each."""
+    breaker = brokers.Brokers(cluster)
+
+    def one(seed: int) -> Result:
+        plan = plan_of(seed, brokers=brokers.FAULTS if break_brokers else ())
+        topic, began = f"chaos-{seed}", time.monotonic()
+        found: tuple[Finding, ...] = ()
+        error = ""
+        try:
+            cluster.create_topic(topic, partitions=2, replication_factor=3, config={"min.insync.replicas": "2"})
+            found = play(
+                cluster,
+                topic,
+                plan,
+                folder / topic,
+                break_brokers=lambda fault: breaker.break_(fault, f"{topic}-0"),
+            )
+        except Exception as broken:  # noqa: BLE001 - a table of all seeds tells more than the first failure
+            error = f"{type(broken).__name__}: {broken}"
+        rows = sum(len(lane) for batch in plan.batches for lane in batch)
+        names = tuple(fault.name for fault in plan.faults)
+        result = Result(seed, names, rows, time.monotonic() - began, found, error)
+        print(line(result), flush=True)  # noqa: T201 - progress
+        return result
+
+    with breaker.settled(), ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(one, seeds))
+
+
+def line(result: Result) -> str:
+    """Return one row of the table."""
+    counts = Counter(finding.check for finding in result.findings)
+    told = "  ".join(f"{name} {counts[check]}" for name, check in _COUNTED.items())
+    others = {name: counts[name] for name in CHECKS if name not in _COUNTED.values() and counts[name]}
+    rest = "; ".join([*(f"{f.check}: {f.text}" for f in result.findings), *([result.error] if result.error else [])])
+    return (
+        f"seed {result.seed:4}  {result.rows:3} rows  {result.seconds:5.1f} s  {told}  others {sum(others.values())}"
+        f"  [{', '.join(result.faults)}]{'  ' + rest if rest else ''}"
+    )
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return faults against what was found."""
+    faults: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    for result in results:
+        for name in set(result.faults):
+            faults[name] += 1
+            wrong[name] += not result.sound
+    rows = [f"| {name} | {count} | {wrong[name]} |" for name, count in sorted(faults.items())]
+    totals = [
+        f"{name} = {sum(finding.check == check for result in results for finding in result.findings)}"
+        for name, check in _COUNTED.items()
+    ]
+    bad = sum(not result.sound for result in results)
+    return "\n".join(
+        [
+            "| fault | seeds with it | of them not sound |",
+            "|---|---|---|",
+            *rows,
+            "",
+            f"{len(results)} seeds, {sum(r.rows for r in results)} rows: {', '.join(totals)}; {bad} seeds not sound",
+        ]
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run seeds on a cluster of their own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
+    given = parser.parse_args(arguments)
+    with LocalKafka(ClusterSettings(brokers=3)) as cluster, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        seeds = range(given.first, given.first + given.seeds)
+        results = run_seeds(cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers)
+    print(table(results))  # noqa: T201 - the point
+    return int(any(not result.sound for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

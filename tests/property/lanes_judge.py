@@ -1,0 +1,110 @@
+"""What the lanes model knows of markers, and how it asks the sink's own rules with them."""
+
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import NamedTuple
+
+from spark_jobs.sink import lanes, marker
+from spark_jobs.sink.lanes import Compare, Refuse, Skip, Write
+
+Row = tuple[int, int]
+"""Batch and number inside it: what it means to be this row and no other."""
+QUERY = "q"
+DAY = 86_400
+
+
+class Verdict(Enum):
+    """What a task does after it has read its marker."""
+
+    WRITE = "write"
+    COMMITTED = "committed"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
+
+
+class Marker(NamedTuple):
+    """The proof that a lane's rows of a batch are committed; the rows stand for count and fingerprint."""
+
+    batch: int
+    lanes: int
+    rows: tuple[Row, ...]
+    generation: int
+    day: int
+
+    def real(self) -> marker.Marker:
+        return marker.Marker(
+            query_id=QUERY,
+            batch_id=self.batch,
+            lanes=self.lanes,
+            rows=len(self.rows),
+            fingerprint=str(self.rows),
+            attempt="",
+            wall_seconds=self.day * DAY,
+            generation=self.generation,
+        )
+
+
+class Control(NamedTuple):
+    """The driver's record of the last batch whose markers were all there."""
+
+    batch: int
+    lanes: int
+    generation: int
+    day: int
+    lane_days: tuple[int, ...]
+
+    def real(self) -> marker.Control:
+        return marker.Control(
+            query_id=QUERY if self.batch >= 0 else "",
+            batch_id=self.batch,
+            lanes=self.lanes,
+            generation=self.generation,
+            wall_seconds=self.day * DAY,
+            lane_walls=tuple(day * DAY for day in self.lane_days),
+        )
+
+
+class Asked(NamedTuple):
+    """Which attempt asks, and what it would write."""
+
+    batch: int
+    lane: int
+    lanes: int
+    rows: tuple[Row, ...]
+    day: int
+
+
+Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
+
+
+@cache
+def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> Verdict:
+    """Decide with `spark_jobs.sink.lanes.judge`, and under `onMismatch=fail`."""
+    attempt = lanes.Attempt(
+        query_id=QUERY,
+        batch_id=asked.batch,
+        lane=asked.lane,
+        lanes=asked.lanes,
+        attempt="",
+        wall_seconds=asked.day * DAY,
+    )
+    match lanes.judge(found and found.real(), control and control.real(), attempt):
+        case Refuse():
+            return Verdict.REFUSED
+        case Compare(marker=committed):
+            same = (committed.rows, committed.fingerprint) == (len(asked.rows), str(asked.rows))
+            return Verdict.COMMITTED if same or not (asked.rows or committed.rows) else Verdict.REFUSED
+        case Skip():
+            return Verdict.SKIPPED
+        case Write():
+            return Verdict.WRITE if asked.rows else Verdict.COMMITTED
+
+
+@cache
+def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], day: int) -> Control:
+    """Write the control record with `spark_jobs.sink.marker.advanced`."""
+    found = {number: known.real() for number, known in enumerate(markers[: control.lanes]) if known is not None}
+    real = marker.advanced(control.real(), query_id=QUERY, batch_id=batch, markers=found, wall=day * DAY)
+    days = tuple(wall // DAY for wall in real.lane_walls)
+    return Control(real.batch_id, real.lanes, real.generation, real.wall_seconds // DAY, days)
