@@ -160,3 +160,13 @@ sbom: setup ## What is in the packages, as CycloneDX, and the licences of all de
 	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements/run.txt \
 	  --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file dist/kafka-discovery.cdx.json
 	$(BIN)/python -m deploy.licences requirements/run.txt dist/THIRD-PARTY.md
+
+.PHONY: chaos-sink
+chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 100 --brokers
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark local
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors
+
+.PHONY: bench-sink
+bench-sink: setup ## Throughput, batches and visibility of the exactly-once sink beside Spark's own (20 minutes)
+	$(BIN)/python -m benchmarks.sink

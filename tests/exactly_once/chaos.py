@@ -4,6 +4,7 @@ One seed again: `--first 17 --seeds 1`. Exit code 1 when anything was lost, repe
 """
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
@@ -15,9 +16,10 @@ from pathlib import Path
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.exactly_once import brokers
+from tests.exactly_once import brokers, spark
 from tests.exactly_once.checks import CHECKS, Finding
 from tests.exactly_once.engine import plan_of, play
+from tests.spark.support_standalone import standalone
 
 _COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}
 
@@ -70,6 +72,28 @@ def run_seeds(
         return list(pool.map(one, seeds))
 
 
+def run_spark_seeds(cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, executors: bool) -> list[Result]:
+    """Play seeds on real Spark, one after the other: on executors of their own, or in one JVM."""
+    results = []
+    with contextlib.ExitStack() as stack:
+        master = stack.enter_context(standalone(folder)) if executors else "local[2,8]"
+        driver, armed = stack.enter_context(spark.armed_driver(folder, master=master))
+        victims = [v for v in spark.VICTIMS if executors or not v.startswith("executor")]
+        for seed in seeds:
+            faults, began = spark.faults_of(seed, victims=victims), time.monotonic()
+            found: tuple[Finding, ...] = ()
+            error = ""
+            try:
+                run = spark.SparkSeed(cluster, driver, f"spark-{seed}", folder / f"seed-{seed}", armed)
+                found = run.play(faults)
+            except Exception as broken:  # noqa: BLE001 - as above
+                error = f"{type(broken).__name__}: {broken}"
+            names = tuple(fault.name for fault in faults)
+            results.append(Result(seed, names, spark.ROWS, time.monotonic() - began, found, error))
+            print(line(results[-1]), flush=True)  # noqa: T201 - progress
+    return results
+
+
 def line(result: Result) -> str:
     """Return one row of the table."""
     counts = Counter(finding.check for finding in result.findings)
@@ -114,10 +138,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
+    parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")
     given = parser.parse_args(arguments)
     with LocalKafka(ClusterSettings(brokers=3)) as cluster, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         seeds = range(given.first, given.first + given.seeds)
-        results = run_seeds(cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers)
+        if given.spark:
+            results = run_spark_seeds(cluster, seeds, Path(folder), executors=given.spark == "executors")
+        else:
+            results = run_seeds(cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers)
     print(table(results))  # noqa: T201 - the point
     return int(any(not result.sound for result in results))
 

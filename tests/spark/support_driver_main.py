@@ -15,6 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.sink import with_lanes
+
 
 class Driver:
     """Starts and watches queries; one command at a time."""
@@ -47,6 +49,14 @@ class Driver:
             writer = writer.outputMode("update" if shape == "count" else "append")
         timed = writer.trigger(processingTime=trigger) if trigger else writer.trigger(availableNow=True)
         self._queries[name] = timed.start()
+        return str(self._queries[name].runId)
+
+    def do_copy(self, *, name: str, lanes: int, source: dict[str, str], sink: dict[str, str], checkpoint: str) -> str:
+        """Start a query that copies a topic through the exactly-once sink."""
+        frame = self._spark.readStream.format("kafka-discovery").options(**source).load().select("key", "value")
+        writer = with_lanes(frame, "key", lanes=lanes).writeStream.format("kafka-discovery").options(**sink)
+        writer = writer.option("lanes", lanes).option("checkpointLocation", checkpoint)
+        self._queries[name] = writer.trigger(processingTime="200 milliseconds").start()
         return str(self._queries[name].runId)
 
     def do_status(self, name: str) -> dict[str, Any]:

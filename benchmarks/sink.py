@@ -1,0 +1,325 @@
+"""The exactly-once sink beside Spark's own, which is at-least-once: `python -m benchmarks.sink [case…]`.
+
+Both sinks write what the same source reads, alternating in one run on one cluster; ratios within a run count.
+"""
+
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    environment,
+    kept_result,
+    load_noted,
+    make_producer,
+    say,
+    spark_session,
+    summary,
+    write_result,
+)
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+from spark_jobs.sink import with_lanes
+
+BROKERS = 3
+LANES = 4
+PAIRS = 3
+SMALL_BATCHES = 15
+_TRIGGER = "1 second"
+_WAIT_SECONDS = 240.0
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What flows through a query whose throughput is taken."""
+
+    value_bytes: int
+    rows: int
+    batches: int = 4
+
+
+LOADS = {"100B": Load(value_bytes=100, rows=1_600_000), "1KB": Load(value_bytes=1_000, rows=480_000)}
+
+
+# -- throughput ---------------------------------------------------------------------------------------------------
+
+
+def throughput(name: str, cluster: LocalKafka, spark: SparkSession) -> Result:
+    """Rows a second while batches run, of each sink, and their ratio by pairs."""
+    load, servers = LOADS[name], cluster.bootstrap_servers
+    cluster.create_topic(f"in-{name}", LANES, replication_factor=1)
+    _fill(servers, f"in-{name}", load)
+    taken: dict[str, list[float]] = {OURS: [], NATIVE: []}
+    for number in range(PAIRS + 1):
+        for sink in (OURS, NATIVE) if number % 2 else (NATIVE, OURS):
+            topic = f"out-{name}-{sink}-{number}"
+            cluster.create_topic(topic, LANES, replication_factor=3, config={"min.insync.replicas": "2"})
+            taken[sink].append(_copied(spark, servers, f"in-{name}", topic, sink=sink, load=load))
+            say(f"{name} {sink}: {taken[sink][-1]:.0f} rows/s")
+            cluster.delete_topic(topic)
+    ratios = [ours / native for ours, native in zip(taken[OURS][1:], taken[NATIVE][1:], strict=True)]
+    say(f"{name}: {statistics.median(ratios):.2f} x native")
+    return {
+        "rows": load.rows,
+        "value_bytes": load.value_bytes,
+        **{sink: summary(values[1:]) | {"cold": round(values[0])} for sink, values in taken.items()},
+        "ratio": summary(ratios),
+    }
+
+
+def _fill(servers: str, topic: str, load: Load) -> None:
+    producer = make_producer(servers, **{"queue.buffering.max.messages": 1_000_000})
+    value = bytes(i % 251 for i in range(load.value_bytes))
+    for number in range(load.rows):
+        while True:
+            try:
+                producer.produce(topic, value, str(number).encode(), number % LANES)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1_000 == 0:
+            producer.poll(0)
+    if left := producer.flush(120):
+        raise SystemExit(f"{left} records were not acknowledged in 120 s")
+
+
+def _copied(spark: SparkSession, servers: str, source: str, target: str, *, sink: str, load: Load) -> float:
+    options = {"maxOffsetsPerTrigger": str(load.rows // load.batches)}
+    with _query(spark, servers, source, target, sink, options=options) as query:
+        batches = _batches(query, lambda found: sum(rows for rows, _ in found) >= load.rows)
+    # The first batch builds consumers and starts workers.
+    return sum(rows for rows, _ in batches[1:]) / sum(seconds for _, seconds in batches[1:])
+
+
+# -- small batches ------------------------------------------------------------------------------------------------
+
+
+def small(cluster: LocalKafka, spark: SparkSession) -> Result:
+    """Milliseconds of a batch of ten records, and of one in which nothing is left to write."""
+    result: Result = {}
+    for kind, keep in (("ten_records", lambda frame: frame), ("nothing", lambda frame: frame.where("value = 'x'"))):
+        for sink in (NATIVE, OURS):
+            values = _small(cluster, spark, f"{kind}-{sink}", sink, keep)
+            result.setdefault(kind, {})[sink] = summary([seconds * 1_000 for seconds in values])
+            say(f"{kind} {sink}: {result[kind][sink]['p50']:.0f} ms")
+    return result
+
+
+def _small(
+    cluster: LocalKafka, spark: SparkSession, name: str, sink: str, keep: Callable[[DataFrame], DataFrame]
+) -> list[float]:
+    source, target, servers = f"{name}-in", f"{name}-out", cluster.bootstrap_servers
+    for topic in (source, target):
+        cluster.create_topic(topic, LANES, replication_factor=3)
+    with _query(spark, servers, source, target, sink, keep=keep) as query, _dripping(servers, source):
+        return [seconds for _, seconds in _batches(query, lambda found: len(found) > SMALL_BATCHES)[1:]]
+
+
+@contextlib.contextmanager
+def _dripping(servers: str, topic: str) -> Iterator[None]:
+    """Write ten records every second."""
+    over = threading.Event()
+
+    def drip() -> None:
+        producer, number = make_producer(servers), 0
+        while not over.wait(1.0):
+            for _ in range(10):
+                producer.produce(topic, b"v", str(number).encode())
+                number += 1
+            producer.flush(5)
+
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+# -- visible ------------------------------------------------------------------------------------------------------
+
+
+def visible(cluster: LocalKafka, spark: SparkSession) -> Result:
+    """Milliseconds from a batch's trigger until a read_committed reader has its records."""
+    result: Result = {}
+    stamped = "cast(cast(unix_millis(current_timestamp()) as string) as binary)"
+    for sink in (NATIVE, OURS):
+        source, target = f"visible-{sink}-in", f"visible-{sink}-out"
+        for topic in (source, target):
+            cluster.create_topic(topic, LANES, replication_factor=3)
+        servers = cluster.bootstrap_servers
+        with (
+            _watching(servers, target) as seen,
+            _query(
+                spark, servers, source, target, sink, keep=lambda frame: frame.selectExpr("key", f"{stamped} as value")
+            ) as query,
+            _dripping(servers, source),
+        ):
+            _batches(query, lambda found: len(found) > 2 * SMALL_BATCHES)
+        result[sink] = summary([value * 1_000 for value in seen[20:]])
+        say(f"visible {sink}: p50 {result[sink]['p50']:.0f} ms, p99 {result[sink]['p99']:.0f} ms")
+    return result
+
+
+@contextlib.contextmanager
+def _watching(servers: str, topic: str) -> Iterator[list[float]]:
+    """Collect how long after its batch's trigger each record is read."""
+    found: list[float] = []
+    over = threading.Event()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "watch",
+            "fetch.wait.max.ms": 20,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(LANES)])
+
+    def watch() -> None:
+        while not over.is_set():
+            messages = consumer.consume(100, 0.05)
+            now = time.time()
+            found.extend(now - int(m.value() or b"0") / 1_000 for m in messages if m.error() is None)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join(10)
+        consumer.close()
+
+
+# -- queries ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _query(
+    spark: SparkSession,
+    servers: str,
+    source: str,
+    target: str,
+    sink: str,
+    *,
+    keep: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+    options: dict[str, str] | None = None,
+) -> Iterator[Any]:
+    with tempfile.TemporaryDirectory(prefix="bench-sink-") as folder:
+        read = spark.readStream.format(OURS).option("kafka.bootstrap.servers", servers).option("subscribe", source)
+        read = read.option("startingOffsets", "earliest").options(**(options or {}))
+        frame = keep(read.option("stateDir", f"{folder}/state").load().select("key", "value"))
+        if sink == OURS:
+            frame = with_lanes(frame, "key", lanes=LANES)
+        write = frame.writeStream.format(sink).option("kafka.bootstrap.servers", servers).option("topic", target)
+        if sink == OURS:
+            write = write.option("sinkId", target).option("lanes", LANES).option("stateDir", f"{folder}/state")
+        write = write.option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime=_TRIGGER)
+        query = write.start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+
+def _batches(query: Any, enough: Callable[[list[tuple[int, float]]], bool]) -> list[tuple[int, float]]:
+    """Return (input rows, seconds) of the batches with rows, once there are enough."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        raw = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
+        found = [(p["numInputRows"], p["durationMs"]["triggerExecution"] / 1_000) for p in raw if p["numInputRows"]]
+        if enough(found):
+            return found
+        if not query.isActive:
+            raise SystemExit(f"the query ended: {query.exception()}")
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not enough batches in {_WAIT_SECONDS:g} s: {found}")
+        time.sleep(0.1)
+
+
+# -- all of it ----------------------------------------------------------------------------------------------------
+
+
+def section(result: Result) -> str:
+    """Tell the figures in words."""
+    lines = [
+        "## Sink",
+        "",
+        *INTRODUCTION,
+        "",
+        "| what | kafka-discovery, exactly once | Spark's own, at least once | ratio or target |",
+    ]
+    lines.append("|---|---|---|---|")
+    for name, load in LOADS.items():
+        if name in result:
+            found = result[name]
+            ours, native = (f"{found[s]['p50'] / 1e3:.0f} k rows/s" for s in (OURS, NATIVE))
+            ratio = found["ratio"]
+            lines.append(
+                f"| {load.value_bytes} B, {LANES} lanes, n = {ratio['n']} pairs | {ours} | {native} | "
+                f"**{ratio['p50']:.2f}** ({ratio['min']:.2f}-{ratio['max']:.2f}), target 0.8 |"
+            )
+    lines += list(_latency_lines(result))
+    return "\n".join([*lines, "", *NOTES])
+
+
+def _latency_lines(result: Result) -> Iterator[str]:
+    told = {"ten_records": "a batch of ten records", "nothing": "a batch with nothing left to write"}
+    for kind, words in told.items():
+        if found := result.get("small", {}).get(kind):
+            ours, native = found[OURS]["p50"], found[NATIVE]["p50"]
+            yield f"| {words}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {ours - native:+.0f} ms |"
+    if found := result.get("visible"):
+        ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
+        yield f"| trigger to visible, read_committed reader | {ours} | {native} | - |"
+
+
+INTRODUCTION = (
+    "`make bench-sink`. Three brokers, copies 3, trigger 1 s, four partitions and four lanes on two cores; both",
+    "sinks write what the same source reads, in turn. Throughput counts batches after a query's first. Spark's own",
+    "sink needs no shuffle; ours gets its rows by `with_lanes`, which is part of the figure.",
+)
+NOTES: tuple[str, ...] = ()
+CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
+    **{name: partial(throughput, name) for name in LOADS},
+    "small": small,
+    "visible": visible,
+}
+
+
+def main(names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named, and write `build/bench/sink.json` after each."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"benchmarks.sink: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
+    result: Result = {**kept_result("sink"), "environment": environment()}
+    path = Path()
+    with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster, spark_session(native=True) as spark:
+        for name in names or CASES:
+            load: Result = {}
+            with load_noted(load):
+                found = CASES[name](cluster, spark)
+            result[name] = found | load
+            path = write_result("sink", result)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
