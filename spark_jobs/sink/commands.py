@@ -169,7 +169,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _lanes(found: "SinkStatus") -> int:
-    return found.control.lanes if found.control else max((s.lane + 1 for s in found.lanes), default=1)
+    return found.control.known_lanes if found.control else max((s.lane + 1 for s in found.lanes), default=1)
 
 
 def _say(as_json: bool, content: dict[str, Any], text: str) -> None:  # noqa: FBT001 - its callers' option
@@ -205,7 +205,7 @@ def _lines(sink: str, found: "SinkStatus") -> list[str]:
     else:
         query = f"query {control.query_id}" if control.query_id else "no query yet"
         done = f"batch {control.batch_id} is complete" if control.batch_id >= 0 else "no batch is complete"
-        head = f"{sink}: {query}, generation {control.generation}, {control.lanes} lanes, {done}"
+        head = f"{sink}: {query}, generation {control.generation}, {control.known_lanes} lanes, {done}"
     begun = [] if found.begun_batch is None else [f"batch {found.begun_batch} is begun: the next start finishes it"]
     return [head, *begun, *map(_line, found.lanes)]
 

@@ -115,6 +115,11 @@ def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refus
             sentence=f"it belongs to query {min(others)}, this one is {attempt.query_id}; after a lost checkpoint run "
             "`kafka-discovery sink takeover`, else name another sinkId",
         )
+    if control.is_closed:
+        return Refuse(
+            refusal=Refusal.LANE_COUNT_CHANGED,
+            sentence="a start is changing the number of lanes; start the query again if it does not come to an end",
+        )
     counts = {control.lanes, *((marker.lanes,) if marker else ())}
     if other := counts - {attempt.lanes}:
         return Refuse(

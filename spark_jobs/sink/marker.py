@@ -18,6 +18,8 @@ VERSION = 1
 MAX_BYTES = 4_096
 MAX_LANES = 128
 """With more, the control record would not fit into what a broker takes."""
+CLOSED = 1_000
+"""Added to the number of lanes while it is being changed, so that nobody's number fits and nobody is let in."""
 _MASK = 2**64 - 1
 _TEXTS = {"q", "h", "a"}
 
@@ -87,6 +89,16 @@ class Control:
     wall_seconds: int
     lane_walls: tuple[int, ...] = field(default=())
     """When each lane last had a marker, epoch seconds; 0: never in this generation."""
+
+    @property
+    def known_lanes(self) -> int:
+        """The number of lanes, also while it is being changed."""
+        return self.lanes % CLOSED
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a start is changing the number of lanes, or died while it did."""
+        return self.lanes >= CLOSED
 
     @property
     def offset(self) -> int:

@@ -56,7 +56,7 @@ def look(plan: SinkPlan, *, timeout_seconds: float) -> SinkStatus:
         raise _none(plan, f"topic {topic} does not exist")
     ledger = SinkLedger(plan)
     control = ledger.control(timeout_seconds=timeout_seconds)
-    lanes = range(shape.partitions if control is None else min(control.lanes, shape.partitions))
+    lanes = range(shape.partitions if control is None else min(control.known_lanes, shape.partitions))
     markers = SinkLedger(plan, stable=False).markers(lanes, timeout_seconds=timeout_seconds)
     if control is None and not markers:
         raise _none(plan, f"group {plan.options.control_group} has no control record, and no lane a marker")
@@ -126,6 +126,7 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
     )
     after = replace(
         control,
+        lanes=control.known_lanes,
         query_id=query_id,
         batch_id=-1,
         generation=max([control.generation, *generations]) + 1,
@@ -148,7 +149,7 @@ def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:
     Runs: an operator's command; blocks like `takeover`.
     """
     before = look(plan, timeout_seconds=timeout_seconds)
-    fence_lanes(plan, before.control.lanes if before.control else len(before.lanes))
+    fence_lanes(plan, before.control.known_lanes if before.control else len(before.lanes))
     # Markers first: between the two a query finds them lost and writes nothing.
     for group in (plan.options.group, plan.options.control_group):
         TopicAdmin(plan.access).forget_group(group, timeout_seconds=timeout_seconds)

@@ -23,7 +23,7 @@ from discovery.store.files import write_atomically
 from discovery.store.locations import default_state_dir
 from spark_jobs.sink.lanes import Refusal
 from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
-from spark_jobs.sink.marker import MAX_LANES, Control
+from spark_jobs.sink.marker import CLOSED, MAX_LANES, Control
 from spark_jobs.sink.options import SinkOptions
 from spark_jobs.sink.plan import SinkPlan
 from spark_jobs.source.feeds import chosen_feed
@@ -190,35 +190,36 @@ def _begin_control(plan: SinkPlan) -> None:
             )
         ledger.write_control(_first(options), timeout_seconds=_ANSWER_SECONDS)
     elif control.lanes != options.lanes:
-        ledger.write_control(_relaned(plan, ledger, control), timeout_seconds=_ANSWER_SECONDS)
+        _change_lanes(plan, ledger, control)
 
 
 def _first(options: SinkOptions) -> Control:
     return Control(query_id="", batch_id=-1, lanes=options.lanes, generation=1, wall_seconds=int(time.time()))
 
 
-def _relaned(plan: SinkPlan, ledger: SinkLedger, control: Control) -> Control:
+def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
     """Begin a generation with another number of lanes, where the last batch is complete in all of them.
 
-    Every lane is fenced first: a worker of the last run may still hold a transaction that it could commit.
+    A worker of the last run may still be at it, in a lane that this run does not have. So: close the record, so that
+    no attempt is let in any more; fence every lane, so that none that was let in can commit; look; open it again. A
+    driver that dies in between leaves it closed, and the next start does the same from the beginning.
     """
-    fence_lanes(plan, max(control.lanes, plan.options.lanes))
-    markers = ledger.markers(range(control.lanes), timeout_seconds=_ANSWER_SECONDS)
-    ahead = {m.batch_id for m in markers.values() if m.generation >= control.generation} - set(
-        range(control.batch_id + 1)
-    )
-    if ahead:
+    known, wanted = control.known_lanes, plan.options.lanes
+    ledger.write_control(replace(control, lanes=CLOSED + known), timeout_seconds=_ANSWER_SECONDS)
+    fence_lanes(plan, known)
+    markers = ledger.markers(range(known), timeout_seconds=_ANSWER_SECONDS)
+    begun = [m.batch_id for m in markers.values() if m.generation >= control.generation]
+    ahead = [batch_id for batch_id in begun if batch_id > control.batch_id]
+    opened = replace(control, lanes=known)
+    if wanted != known and not ahead:
+        now = int(time.time())
+        opened = replace(control, lanes=wanted, generation=control.generation + 1, wall_seconds=now, lane_walls=())
+    ledger.write_control(opened, timeout_seconds=_ANSWER_SECONDS)
+    if wanted != known and ahead:
         raise SinkRefusedError(
             f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
-            f"{control.lanes} lanes and is not complete; start once with lanes={control.lanes}, then change it"
+            f"{known} lanes and is not complete; start once with lanes={known}, then change it"
         )
-    return replace(
-        control,
-        lanes=plan.options.lanes,
-        generation=control.generation + 1,
-        wall_seconds=int(time.time()),
-        lane_walls=(),
-    )
 
 
 def fence_lanes(plan: SinkPlan, lanes: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from spark_jobs.sink.marker import CLOSED
 from tests.property.lanes_judge import Asked, Control, Judge, Marker, Row, Verdict, advanced, real_judge
 
 
@@ -45,6 +46,8 @@ class World:
     require_stable: bool = True
     fences_all: bool = True
     """A start with another number of lanes fences every lane before it looks for markers."""
+    closes_first: bool = True
+    """And before that closes the record, so that no attempt is let in behind a fence."""
 
 
 class Lane(NamedTuple):
@@ -117,6 +120,8 @@ class State(NamedTuple):
     cached: tuple[bool, ...] = ()
     """Lanes whose producer is kept for the next batch: only in a mutant."""
     day: int = 1
+    fenced: bool = False
+    """A start with another number of lanes has fenced them."""
     ledger: tuple[Entry, ...] = ()
 
 
@@ -210,7 +215,7 @@ def _starts(world: World, state: State) -> Steps:
 
 def _down(state: State) -> State:
     attempts = tuple(a._replace(watched=False) for a in state.attempts)
-    return _with_attempts(state._replace(up=False, running=None, cached=()), attempts)
+    return _with_attempts(state._replace(up=False, running=None, cached=(), fenced=False), attempts)
 
 
 def _engine(world: World, state: State) -> Steps:
@@ -241,17 +246,26 @@ def _begin(world: World, state: State) -> Steps:
 
 
 def _with_other_lanes(world: World, state: State, begun: State, control: Control) -> Steps:
-    lanes = _lanes(world, state)
-    if any(lane.prepared or lane.pending for lane in state.lanes):
-        return
-    if world.fences_all:
-        for number in range(control.lanes):
-            begun = _initialised(begun, number)
-    if any(lane.marker and lane.marker.batch > control.batch for lane in begun.lanes):
-        yield "not a clean boundary for another number of lanes", _down(begun)
-        return
-    other = Control(control.batch, lanes, control.generation + 1, state.day, (0,) * lanes)
-    yield "another number of lanes", begun._replace(control=other)
+    """Close the record, so that nobody is let in any more; fence whoever was; look; open it with the new number."""
+    lanes, known = _lanes(world, state), control.lanes % CLOSED
+    if control.lanes < CLOSED and world.closes_first:
+        yield "the record is closed", state._replace(control=control._replace(lanes=CLOSED + known))
+    elif not state.fenced:
+        if any(lane.prepared for lane in state.lanes):
+            return
+        fenced = state._replace(fenced=True)
+        for number in range(known if world.fences_all else 0):
+            fenced = _initialised(fenced, number)
+        yield "every lane is fenced", fenced
+    elif not any(lane.prepared or lane.pending for lane in state.lanes):
+        ahead = any(lane.marker and lane.marker.batch > control.batch for lane in state.lanes)
+        if known == lanes:
+            yield "the record is open again", begun._replace(control=control._replace(lanes=known), fenced=False)
+        elif ahead:
+            yield "a batch between two numbers of lanes", _down(state._replace(control=control._replace(lanes=known)))
+        else:
+            other = Control(control.batch, lanes, control.generation + 1, state.day, (0,) * lanes)
+            yield "another number of lanes", begun._replace(control=other, fenced=False)
 
 
 def _batch(world: World, state: State) -> Steps:

@@ -19,8 +19,11 @@ MUTANTS: Mapping[str, World] = {
     "fewer lanes, the others are not fenced": World(
         batches=((0, 1),), lanes=2, lanes_later=1, attempts=1, fences_all=False
     ),
+    "fewer lanes, fenced while attempts are still let in": World(
+        batches=((0, 1),), lanes=2, lanes_later=1, attempts=1, closes_first=False
+    ),
     "more lanes, the first is not fenced in time": World(
         batches=((0, 1),), lanes=1, lanes_later=2, attempts=1, fences_all=False
     ),
 }
-"""The six of the specification and two that this model taught; each with a world in which it shows."""
+"""The six of the specification and three that this model taught; each with a world in which it shows."""

@@ -22,7 +22,7 @@ from spark_jobs.sink.lanes import (
     refused,
     settle,
 )
-from spark_jobs.sink.marker import Control, Marker
+from spark_jobs.sink.marker import CLOSED, Control, Marker
 
 NOW = 1_700_000_000
 ATTEMPT = Attempt(query_id="q", batch_id=8, lane=1, lanes=2, attempt="a", wall_seconds=NOW)
@@ -102,6 +102,13 @@ def test_given_another_querys_sink_when_judged_then_it_is_refused(marker: Marker
 @pytest.mark.parametrize("marker", [None, MARKER, replace(MARKER, batch_id=8)])
 def test_given_another_number_of_lanes_when_judged_then_it_is_refused(marker: Marker | None) -> None:
     assert refusal(judge(marker, CONTROL, replace(ATTEMPT, lanes=4))) is Refusal.LANE_COUNT_CHANGED
+
+
+def test_given_a_closed_record_when_judged_then_nobody_is_let_in() -> None:
+    """Found by the model: an attempt let in between the fence and the new number could commit later."""
+    closed = replace(CONTROL, lanes=CLOSED + 2)
+    assert (closed.known_lanes, closed.is_closed) == (2, True)
+    assert refusal(judge(MARKER, closed, ATTEMPT)) is Refusal.LANE_COUNT_CHANGED
 
 
 def test_given_a_later_generation_when_judged_then_older_markers_do_not_count() -> None:
