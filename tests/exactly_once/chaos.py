@@ -18,7 +18,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.exactly_once import brokers, spark
 from tests.exactly_once.checks import CHECKS, Finding
-from tests.exactly_once.engine import plan_of, play
+from tests.exactly_once.engine import at_every_point, plan_of, play
 from tests.spark.support_standalone import standalone
 
 _COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}
@@ -43,11 +43,13 @@ class Result:
 def run_seeds(
     cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, at_once: int = 2, break_brokers: bool = False
 ) -> list[Result]:
-    """Play seeds, several at once; prints a line for each."""
+    """Play seeds, several at once; prints a line for each. Seeds 0 and -1 kill and stop at every point in turn."""
     breaker = brokers.Brokers(cluster)
 
     def one(seed: int) -> Result:
         plan = plan_of(seed, brokers=brokers.FAULTS if break_brokers else ())
+        if seed <= 0:
+            plan = at_every_point("stop" if seed else "kill")
         topic, began = f"chaos-{seed}", time.monotonic()
         found: tuple[Finding, ...] = ()
         error = ""
@@ -135,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run seeds on a cluster of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--first", type=int, default=-1)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
     parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")

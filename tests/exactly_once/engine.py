@@ -73,6 +73,17 @@ def plan_of(seed: int, *, brokers: Sequence[str] = (), faults: int = 3) -> Plan:
     )
 
 
+def at_every_point(action: str) -> Plan:
+    """Hit every point once, by `kill` or `stop`, in four batches of two lanes."""
+    points = (*TASK_POINTS, *COMMIT_POINTS)
+    faults = tuple(
+        Fault(batch=number % 4, point=point, lane=number // 4 % 2, action=action) for number, point in enumerate(points)
+    )
+    number = itertools.count()
+    batches = tuple(tuple(tuple(f"k{lane}:{next(number)}" for _ in range(3)) for lane in range(2)) for _ in range(4))
+    return Plan(seed={"kill": 0, "stop": -1}[action], lanes=2, batches=batches, faults=faults)
+
+
 def _fault(random: Random, lanes: int, brokers: Sequence[str]) -> Fault:
     batch, kind = random.randrange(4), random.random()
     if brokers and kind < 0.2:
