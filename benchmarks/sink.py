@@ -34,11 +34,18 @@ from benchmarks.harness import (
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from spark_jobs.sink import with_lanes
+from tests.exactly_once.collect import stable_ends
+from tests.exactly_once.processes import start_attempt
+from tests.exactly_once.spark import Fault, SparkSeed, armed_driver
+from tests.sink_support import Sink
+from tests.spark.support_standalone import standalone
 
 BROKERS = 3
 LANES = 4
 PAIRS = 3
 SMALL_BATCHES = 15
+EXECUTOR_KILLS = 3
+HANGING = 3
 _TRIGGER = "1 second"
 _WAIT_SECONDS = 240.0
 Result = dict[str, Any]
@@ -208,6 +215,48 @@ def _watching(servers: str, topic: str) -> Iterator[list[float]]:
         consumer.close()
 
 
+# -- faults -------------------------------------------------------------------------------------------------------
+
+
+def recovery(cluster: LocalKafka, _: SparkSession) -> Result:
+    """Seconds from the kill of an executor in mid-transaction until the next row is visible."""
+    taken: list[float] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-sink-") as name,
+        standalone(folder := Path(name)) as master,
+        armed_driver(folder, master=master) as (driver, armed),
+    ):
+        for number in range(EXECUTOR_KILLS):
+            run = SparkSeed(cluster, driver, f"recovery-{number}", folder / f"run-{number}", armed)
+            kills = [Fault(victim="executor", point="step5.middle", after_rows=after) for after in (5, 30)]
+            if found := run.play(kills):
+                raise SystemExit(f"not exactly once: {found}")
+            taken += run.recoveries
+    say(f"recovery: {taken}")
+    return summary(taken)
+
+
+def hanging(cluster: LocalKafka, _: SparkSession) -> Result:
+    """Seconds for which a transaction of a killed task stays open where nobody tries again."""
+    taken: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="bench-sink-") as name:
+        folder = Path(name)
+        for number in range(HANGING):
+            topic = f"hanging-{number}"
+            cluster.create_topic(topic, 1, replication_factor=3)
+            sink = Sink(cluster, folder, sink_id=topic, topic=topic, more={"transactionTimeout": "10s"})
+            plan = sink.plan()
+            (folder / "step6.sent").write_text("kill")
+            began = time.monotonic()
+            start_attempt(plan, sink.attempt(0), ["k:1"], folder).end(patience_seconds=30)
+            ends = stable_ends(cluster.bootstrap_servers, topic, patience_seconds=40)
+            if any(stable != high for stable, high in ends.values()):
+                raise SystemExit(f"open for more than 40 s: {ends}")
+            taken.append(time.monotonic() - began)
+    say(f"hanging: {taken}")
+    return summary(taken)
+
+
 # -- queries ------------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +338,12 @@ def _latency_lines(result: Result) -> Iterator[str]:
     if found := result.get("visible"):
         ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
         yield f"| trigger to visible, read_committed reader | {ours} | {native} | - |"
+    if found := result.get("recovery"):
+        seconds = f"p50 {found['p50']:.1f} s, max {found['max']:.1f} s (n = {found['n']})"
+        yield f"| executor killed in mid-transaction, to the next visible row | {seconds} | not run | <= 5 s |"
+    if found := result.get("hanging"):
+        seconds = f"max {found['max']:.1f} s (n = {found['n']})"
+        yield f"| open transaction of a task that nobody tries again, timeout 10 s | {seconds} | - | <= 20 s |"
 
 
 INTRODUCTION = (
@@ -301,6 +356,8 @@ CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     **{name: partial(throughput, name) for name in LOADS},
     "small": small,
     "visible": visible,
+    "recovery": recovery,
+    "hanging": hanging,
 }
 
 

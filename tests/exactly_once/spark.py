@@ -62,9 +62,8 @@ class SparkSeed:
         self._checkpoint = folder / "checkpoint"
         self._sink = Sink(cluster, folder / "own-state", sink_id=topic, topic=topic, lanes=LANES)
         self._starts = 0
-        self._stopped: list[int] = []
-        self.fault_at = 0.0
-        self.progress_at: float | None = None
+        self.recoveries: list[float] = []
+        """Seconds from each kill to the next visible row."""
 
     def play(self, faults: Sequence[Fault]) -> tuple[Finding, ...]:
         """Copy all rows through the faults and return what the checks found."""
@@ -138,9 +137,12 @@ class SparkSeed:
         if pid is None:
             (self._armed / fault.point).unlink(missing_ok=True)
             return
+        before, began = len(tail), time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             self._act(fault, pid)
         self._release(fault.point)
+        self._until(lambda: len(tail) > before or len(tail) >= ROWS, "progress after the fault")
+        self.recoveries.append(time.monotonic() - began)
 
     def _act(self, fault: Fault, pid: int) -> None:
         match fault.victim:
