@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from discovery.core.errors import ConfigError
 
@@ -82,6 +83,46 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
             strict=True,
         ),
     )
+
+
+def plain(
+    batch: pa.RecordBatch, *, topic: str | None, lane: int, room_bytes: int
+) -> tuple[list[bytes | None], list[bytes | None]] | None:
+    """Return keys and values where no record needs a look of its own; None: take `records` one by one.
+
+    That is: one topic, no partitions and headers, every record in this lane, none larger than fits. What is asked here
+    for a whole batch costs three times less than the same for each record.
+
+    Args:
+        batch: With the columns that `check_columns` admits.
+        topic: The option.
+        lane: The task's lane.
+        room_bytes: The most that key and value may have together.
+
+    Runs: workers, once per Arrow batch.
+    """
+    names = batch.schema.names
+    empty = all(
+        batch.column(names.index(n)).null_count == batch.num_rows for n in ("partition", "headers") if n in names
+    )
+    if topic is None or not empty or not _all_in_lane(batch, names, lane):
+        return None
+    if sum(_longest(batch, names, name) for name in ("key", "value")) > room_bytes:
+        return None
+    return _binary(batch, names, "key"), _binary(batch, names, "value")
+
+
+def _all_in_lane(batch: pa.RecordBatch, names: list[str], lane: int) -> bool:
+    if LANE not in names:
+        return True
+    column = batch.column(names.index(LANE))
+    return column.null_count == 0 and bool(pc.all(pc.equal(column, lane)).as_py())
+
+
+def _longest(batch: pa.RecordBatch, names: list[str], name: str) -> int:
+    if name not in names or pa.types.is_null(batch.column(names.index(name)).type):
+        return 0
+    return int(pc.max(pc.binary_length(batch.column(names.index(name)))).as_py() or 0)
 
 
 def _column(batch: pa.RecordBatch, names: list[str], name: str) -> list[Any]:

@@ -28,6 +28,7 @@ AUDIT_HEADER = "kafka-discovery-audit"
 SAID = "said.jsonl"
 _PAUSE_SECONDS = 0.02
 Headers = list[tuple[str, bytes | None]]
+Auditor = Callable[[Headers | None], Headers]
 
 
 def point(name: str, lane: int | None = None) -> None:
@@ -77,7 +78,7 @@ def _act(action: str, taken: Path) -> None:
             raise RuntimeError(f"armed by a test: {taken.name}")
 
 
-def auditor(*, query_id: str, batch_id: int, lane: int, attempt: str) -> Callable[[Headers | None], Headers] | None:
+def auditor(*, query_id: str, batch_id: int, lane: int, attempt: str) -> Auditor | None:
     """Return what adds the audit header to each record's headers in turn; None where nothing is armed.
 
     Runs: workers, once per task; no I/O.

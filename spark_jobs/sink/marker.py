@@ -8,7 +8,7 @@ driver, once all lanes of a batch have their marker.
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -173,6 +173,28 @@ class Fingerprint:
         self.rows += 1
         packed = _pack(topic, partition, key, value, headers)
         self._sum += int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little")
+
+    def add_plain(self, topic: str, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
+        """Take in records without partition and headers: the same sum as `add` for each, in half the time.
+
+        Runs: workers, once per Arrow batch.
+        """
+        name, blake, number = topic.encode(), hashlib.blake2b, int.from_bytes
+        head, length = _HEAD.pack, len(name)
+        self.rows += len(values)
+        self._sum += sum(
+            number(
+                blake(
+                    head(length, -1, -1 if key is None else len(key), -1 if value is None else len(value))
+                    + name
+                    + (key or b"")
+                    + (value or b""),
+                    digest_size=8,
+                ).digest(),
+                "little",
+            )
+            for key, value in zip(keys, values, strict=True)
+        )
 
     def text(self) -> str:
         """Return the sum as 16 hexadecimal digits."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
 from discovery.kafka.transactions import Transaction
 from spark_jobs.sink import hooks
-from spark_jobs.sink.columns import LANE, Record, records
+from spark_jobs.sink.columns import LANE, Record, plain, records
 from spark_jobs.sink.lanes import Attempt, Compare, Decision, OnMismatch, Refuse, Skip, Write, judge, refused, settle
 from spark_jobs.sink.ledger import SinkLedger, forget_ledgers, transaction_of, until
 from spark_jobs.sink.marker import Control, Fingerprint, Marker, advanced
@@ -176,12 +176,20 @@ class LaneWriter:
         return self._commit(transaction, iter(kept), committed.generation)
 
     def _drain(self, batches: Iterator[pa.RecordBatch]) -> Fingerprint:
-        found = Fingerprint()
+        found, topic = Fingerprint(), self._plan.options.topic
         for batch in batches:
-            for record in records(batch, self._plan.options.topic):
+            if topic is not None and (both := self._plain(batch)) is not None:
+                found.add_plain(topic, *both)
+                continue
+            for record in records(batch, topic):
                 self._check_record(record)
                 found.add(*record[:5])
         return found
+
+    def _plain(self, batch: pa.RecordBatch) -> tuple[list[bytes | None], list[bytes | None]] | None:
+        topic = self._plan.options.topic
+        room = 0 if topic is None else self._plan.largest(topic) - _OVERHEAD_BYTES
+        return plain(batch, topic=topic, lane=self._attempt.lane, room_bytes=room)
 
     def _commit(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], generation: int) -> LaneReport:
         lane, deadline = self._attempt.lane, until(self._timeout_seconds)
@@ -200,18 +208,36 @@ class LaneWriter:
         audited = hooks.auditor(
             query_id=attempt.query_id, batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt
         )
+        topic = self._plan.options.topic
         for batch in batches:
-            for record in records(batch, self._plan.options.topic):
-                self._check_record(record)
-                found.add(*record[:5])
-                topic, partition, key, value, headers, _ = self._admissible(record)
-                if audited is not None:
-                    headers = audited(headers)
-                transaction.produce(
-                    str(topic), partition=partition, key=key, value=value, headers=headers, deadline=deadline
-                )
-            hooks.point("step5.middle", self._attempt.lane)
+            if topic is not None and audited is None and (both := self._plain(batch)) is not None:
+                found.add_plain(topic, *both)
+                transaction.produce_plain(topic, *both, deadline)
+            else:
+                self._produce_each(transaction, batch, found, audited, deadline)
+            hooks.point("step5.middle", attempt.lane)
         return found
+
+    def _produce_each(
+        self,
+        transaction: Transaction,
+        batch: pa.RecordBatch,
+        found: Fingerprint,
+        audited: hooks.Auditor | None,
+        deadline: float,
+    ) -> None:
+        for record in records(batch, self._plan.options.topic):
+            self._check_record(record)
+            found.add(*record[:5])
+            topic, partition, key, value, headers, _ = self._admissible(record)
+            transaction.produce(
+                str(topic),
+                partition=partition,
+                key=key,
+                value=value,
+                headers=audited(headers) if audited else headers,
+                deadline=deadline,
+            )
 
     def _check_record(self, record: Record) -> None:
         if record.lane is not None and record.lane != self._attempt.lane:

@@ -121,3 +121,14 @@ def test_given_a_confirmed_batch_when_advanced_then_only_lanes_with_markers_have
     after = advanced(CONTROL, query_id="q", batch_id=8, markers={1: replace(MARKER, wall_seconds=90)}, wall=100)
     assert (after.batch_id, after.lane_walls, after.wall_seconds) == (8, (5, 90), 100)
     assert advanced(CONTROL, query_id="q", batch_id=3, markers={}, wall=100).batch_id == 7
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=20))
+def test_given_records_with_nothing_but_key_and_value_when_summed_at_once_then_it_is_the_same_sum(
+    rows: list[tuple[bytes | None, bytes | None]],
+) -> None:
+    one, other = Fingerprint(), Fingerprint()
+    for key, value in rows:
+        one.add("orders", None, key, value)
+    other.add_plain("orders", [key for key, _ in rows], [value for _, value in rows])
+    assert (one.rows, one.text()) == (other.rows, other.text())
