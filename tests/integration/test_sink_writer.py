@@ -1,5 +1,6 @@
 """The lanes protocol on real brokers, without Spark: replays, zombies, refusals, bad records."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.sink import operate
 from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
-from spark_jobs.sink.marker import Marker
+from spark_jobs.sink.marker import CLOSED, Marker
 from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import Outcome
 from tests.kafka_fixtures import KafkaFactory
@@ -119,6 +120,37 @@ def test_given_a_complete_batch_when_the_number_of_lanes_changes_then_it_goes_on
     assert sink.visible() == ["a", "b", "c"]
 
 
+def test_given_a_driver_that_died_while_it_changed_the_lanes_when_started_again_then_it_is_done(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    plan = sink.plan()
+    ledger = SinkLedger(plan)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    ledger.write_control(replace(control, lanes=CLOSED + 1), timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="lane count changed: a start is changing the number of lanes"):
+        sink.write(1, ["b"])
+    forget(plan.options)
+    sink.confirm(sink.write(1, ["b"]))
+    sink.lanes = 2
+    sink.confirm(sink.write(2, ["c"], lane=1))
+    assert sink.visible() == ["a", "b", "c"]
+
+
+def test_given_a_batch_begun_when_the_number_of_lanes_changes_then_it_is_refused_until_the_batch_is_complete(
+    sink: Sink,
+) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    report = sink.write(1, ["b"])
+    sink.lanes = 2
+    with pytest.raises(SinkRefusedError, match="batch 1 was begun with 1 lanes and is not complete"):
+        sink.plan()
+    sink.lanes = 1
+    sink.confirm(report)
+    sink.lanes = 2
+    sink.confirm(sink.write(2, ["c"], lane=1))
+    assert sink.visible() == ["a", "b", "c"]
+
+
 def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_keeps_or_rewrites(sink: Sink) -> None:
     sink.write(0, ["a"])
     assert sink.write(0, ["b"]).outcome is Outcome.KEPT
@@ -179,7 +211,8 @@ def test_given_lost_markers_when_written_then_it_is_refused_until_all_of_it_is_f
         sink.write(1, ["b"])
     TopicAdmin(plan.access).forget_group(plan.options.control_group, timeout_seconds=SECONDS)
     forget(plan.options)
-    sink.plan()
+    with pytest.raises(SinkRefusedError, match="markers lost: the sink is new, or all about it has expired"):
+        sink.write(1, ["b"])
     operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
     sink.confirm(sink.write(1, ["b"]))
     assert sink.visible() == ["a", "b"]
