@@ -122,6 +122,14 @@ bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partiti
 bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queries, beside Spark's own source (8 minutes)
 	$(BIN)/python -m benchmarks.idle
 
+.PHONY: bench-endpoint
+bench-endpoint: setup ## First byte, added latency, a thousand clients and throughput of the bootstrap endpoint (2 minutes)
+	$(BIN)/python -m benchmarks.endpoint
+
+.PHONY: bench-rescue
+bench-rescue: setup ## Jobs that do not change on a dead list, and in the incident: with `run`, the endpoint, and without (15 minutes)
+	$(BIN)/python -m benchmarks.rescue
+
 .PHONY: soak-source
 soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
 	$(BIN)/python -m benchmarks.soak

@@ -70,7 +70,7 @@ class Injector:
         """
         draft = _Draft(list(self.command), {**self.environment, **self._hook()})
         servers, refusal = "", None
-        for place in find_places(self.command, self.environment, _read) if self.inject != "none" else ():
+        for place in self._places():
             vetted = self._vetted(place, wait_seconds, draft.say)
             if vetted is None:
                 continue
@@ -87,6 +87,18 @@ class Injector:
             servers=servers,
             refusal=None if servers else refusal,
         )
+
+    def _places(self) -> tuple[Place, ...]:
+        if self.inject == "none":
+            return ()
+        found = find_places(self.command, self.environment, _read)
+        return tuple(place for place in found if not self.shape.cluster_mode or self._travels(place))
+
+    def _travels(self, place: Place) -> bool:
+        """Tell whether what stands there reaches a driver on another host: files and variables of this one do not."""
+        if place.kind is Kind.FILE:
+            return place.index < self.shape.arguments_from - 1
+        return place.kind is not Kind.VARIABLE
 
     def _vetted(self, place: Place, wait_seconds: float, say: list[str]) -> Vetted | None:
         # A name that says Kafka is worth waiting for; anything else that looks like a list is looked at briefly.

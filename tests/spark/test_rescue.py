@@ -1,92 +1,112 @@
-"""`kafka-discovery run`: jobs that do not change, on Spark's own source, through the loss of every listed broker."""
+"""Jobs that do not change, on Spark's own source: the program and the commands of docs/how-to/spark-native.md."""
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars import native_connector_jars
+from spark_jobs.supervise import Report, run_query
+from spark_jobs.supervise.desk import Desk
 from tests.support import eventually, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-JOB = """
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.getOrCreate()
-frame = (
-    spark.readStream.format("kafka")
-    .option("kafka.bootstrap.servers", "{servers}")
-    .option("subscribe", "{topic}")
-    .option("startingOffsets", "earliest")
-    .load()
-)
-query = (
-    frame.selectExpr("CAST(value AS STRING)")
-    .writeStream.format("text")
-    .option("path", "{folder}/rows")
-    .option("checkpointLocation", "{folder}/checkpoint")
-    .trigger(availableNow=True)
-    .start()
-)
-query.awaitTermination()
-"""
-_RUN_SECONDS = 200.0
-_MAIN = "from discovery.cli import main; main()"
+PAGE = Path(__file__).parents[2] / "docs/how-to/spark-native.md"
+LISTED = "b1:9092,b2:9092,b3:9092"
+DOOMED = (1, 2)
+_RUN_SECONDS = 250.0
 
 
-def submitted(script: Path, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
-    """Run a job under supervision to its end; return the report and what was said."""
-    report = folder / "report.json"
-    submit = Path(sys.executable).parent / "spark-submit"
-    command = [
-        sys.executable, "-c", _MAIN, "run", "--state-dir", str(folder / "state"), "--report", str(report), *options,
-        "--", str(submit), "--master", "local[2]", "--driver-memory", "512m",
-        "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
-        "--jars", ",".join(map(str, native_connector_jars())), str(script),
-    ]  # fmt: skip
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_SECONDS, check=False, env=environment)
-    assert report.exists(), done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(report.read_text())
-    assert found["exit_code"] == done.returncode, done.stderr[-4000:]
-    return found, done.stderr
+def block(language: str, beginning: str) -> str:
+    """Return the page's code block of this language that begins so."""
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return next(text for text in blocks if text.startswith(beginning))
 
 
-def rows(folder: Path) -> list[str]:
-    return sorted(line for file in (folder / "rows").glob("*.txt") for line in file.read_text().split())
-
-
-def test_given_a_job_with_its_list_in_its_code_when_all_of_it_dies_then_under_run_no_start_fails(
-    breakable: LocalKafka, topic_name: str, tmp_path: Path
-) -> None:
-    doomed = (1, 2)
+@pytest.fixture
+def dead_list(breakable: LocalKafka, topic_name: str, tmp_path: Path) -> str:
+    """A list of two brokers that were met alive, and then died; their topic has records and living leaders."""
     breakable.create_topic(topic_name, 3, replication_factor=3)
-    script = tmp_path / "job.py"
-    listed = ",".join(breakable.address(broker) for broker in doomed)
-    script.write_text(JOB.format(servers=listed, topic=topic_name, folder=tmp_path))
-    produce(breakable.bootstrap_servers, topic_name, "a", "b")
-    report, said = submitted(script, tmp_path)
-    assert (report["outcome"], report["failures"]) == ("finished", 0), said[-4000:]
-    assert "kafka.metadata.recovery.strategy=rebootstrap" in " ".join(report["set"]), report["set"]
-    breakable.kill(doomed)
-    living = ",".join(breakable.address(broker) for broker in (3, 4, 5, 6))
-    eventually(lambda: _led_by_the_living(living, topic_name, doomed), 60, "new leaders")
-    produce(living, topic_name, "c")
-    report, said = submitted(script, tmp_path)
-    assert (report["outcome"], report["failures"], report["runs"]) == ("finished", 0, 1), said[-4000:]
-    assert rows(tmp_path) == ["a", "b", "c"]
-    assert f"was {listed}" in " ".join(report["set"])
+    listed = ",".join(breakable.address(broker) for broker in DOOMED)
+    living = [breakable.address(broker) for broker in breakable.broker_ids if broker not in DOOMED]
+    produce(breakable.bootstrap_servers, topic_name, "a", "b", "c")
+    desk = Desk(state_dir=tmp_path / "state")
+    try:
+        desk.vet(listed)
+        eventually(lambda: _remembers(tmp_path / "state", living), 30, "the view of all brokers on disk")
+    finally:
+        desk.close()
+    breakable.kill(DOOMED)
+    eventually(lambda: _led_by_others(living, topic_name), 60, "new leaders")
+    return listed
 
 
-def _led_by_the_living(servers: str, topic: str, dead: tuple[int, ...]) -> bool:
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415 - the test's own look
+def _remembers(state: Path, addresses: Sequence[str]) -> bool:
+    saved = "".join(file.read_text() for file in state.rglob("*.json"))
+    return all(address.rpartition(":")[2] in saved for address in addresses)
 
-    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+def _led_by_others(living: Sequence[str], topic: str) -> bool:
+    client = AdminClient({"bootstrap.servers": ",".join(living), "log_level": 0})
     found = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
-    return all(one.leader not in (*dead, -1) for one in found)
+    return all(one.leader not in (*DOOMED, -1) for one in found)
+
+
+def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
+    dead_list: str, topic_name: str, tmp_path: Path
+) -> None:
+    job = (
+        block("python", "# job.py")
+        .replace(LISTED, dead_list)
+        .replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
+    )
+    (tmp_path / "job.py").write_text(job.replace("/data/", f"{tmp_path}/"))
+    words = block("sh", "kafka-discovery run").split()
+    assert words[:4] == ["kafka-discovery", "run", "--", "spark-submit"]
+    assert (words[4], words[-1]) == ("--packages", "job.py")
+    report_file, folder = tmp_path / "report.json", Path(sys.executable).parent
+    command = [
+        str(folder / words[0]), words[1], "--state-dir", str(tmp_path / "state"), "--report", str(report_file),
+        words[2], str(folder / words[3]), "--master", "local[2]", "--driver-memory", "512m",
+        "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
+        # The same jars as those of `--packages`, which would ask a repository.
+        "--jars", ",".join(map(str, native_connector_jars())), str(tmp_path / words[-1]),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_RUN_SECONDS,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert report_file.exists(), done.stderr[-4000:]
+    report: dict[str, Any] = json.loads(report_file.read_text())
+    told = (done.returncode, report["outcome"], report["runs"], report["failures"])
+    assert told == (0, "finished", 1, 0), done.stderr[-4000:]
+    assert sorted("".join(file.read_text() for file in (tmp_path / "events").glob("*.txt")).split()) == ["a", "b", "c"]
+    assert any(line.startswith("kafka.bootstrap.servers=127.0.0.1:") for line in report["set"]), report["set"]
+    assert any("metadata.recovery.strategy=rebootstrap" in line for line in report["set"]), report["set"]
+
+
+def test_given_the_program_of_the_page_when_all_it_lists_is_dead_then_run_query_lets_it_succeed(
+    spark: SparkSession, dead_list: str, topic_name: str, tmp_path: Path
+) -> None:
+    program = block("python", "# notebook.py").replace(LISTED, dead_list).replace("/data/", f"{tmp_path}/")
+    program = program.replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
+    program = program.replace(f'"{dead_list}")', f'"{dead_list}", state_dir=state_dir)')
+    names: dict[str, Any] = {"spark": spark, "state_dir": tmp_path / "state"}
+    exec(compile(program, str(PAGE), "exec"), names)  # noqa: S102 - the page's own words
+    report: Report = names["report"]
+    assert (report.outcome.value, report.failures) == ("finished", 0), report.document()
+    assert run_query is names["run_query"]

@@ -20,6 +20,7 @@ from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
 from tests.spark.support_driver import SparkDriver
 from tests.support import numbered, produce
+from tests.support_endpoint import CONSUMER, endpoint_to, kafka_tool, properties_file
 from tests.support_tls import (
     EXPIRED,
     KEY_PASSWORD,
@@ -257,3 +258,36 @@ def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_
     written = "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
     for secret in (*SECRETS, WRONG, "PRIVATE KEY"):
         assert secret not in f"{failures} {written} {driver.log()}"
+
+
+def test_given_brokers_that_want_tls_and_a_login_when_native_clients_use_the_endpoint_then_they_read_as_ever(
+    read_stream: ReadStream, secured: LocalKafka, made: Certificates
+) -> None:
+    listener, options = accepted(made)["scram-512"]
+    with endpoint_to(secured.bootstrap_servers_of(listener), client=options) as running:
+        assert running.endpoint.shown().findings == ()
+        given = {
+            **options,
+            "kafka.bootstrap.servers": running.endpoint.address,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+        }
+        query = read_stream(given, format="kafka", available_now=True)
+        query.wait_end()
+        assert len(query.rows) == COUNT
+        assert running.endpoint.shown().sticky is not None
+
+
+def test_given_a_certificate_without_the_endpoints_name_when_it_leads_there_then_the_finding_foretells_the_error(
+    secured: LocalKafka, made: Certificates, tmp_path: Path
+) -> None:
+    trust = {"kafka.security.protocol": "SSL", **trust_jks(made)}
+    careless = {**trust, "kafka.ssl.endpoint.identification.algorithm": ""}
+    with endpoint_to(secured.bootstrap_servers_of(MISNAMED), client=careless) as running:
+        (finding,) = running.endpoint.shown().findings
+        assert "made out to kafka.example.com, not to 127.0.0.1" in finding.text
+        assert "give clients kafka.example.com:" in finding.text
+        config = properties_file(tmp_path / "client.properties", trust)
+        arguments = ["--topic", TOPIC, "--from-beginning", "--timeout-ms", "20000", "--consumer.config", config]
+        done = kafka_tool(CONSUMER, ["--bootstrap-server", running.endpoint.address, *arguments])
+    assert "No subject alternative names matching IP address 127.0.0.1 found" in done.stderr + done.stdout

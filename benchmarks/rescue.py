@@ -1,0 +1,330 @@
+"""Jobs that do not change, with help and without: `make bench-rescue`; a case: `python -m benchmarks.rescue restart`.
+
+Every job is the same program on Spark's own source, submitted with `spark-submit`; only who starts it differs.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import environment, fill, kept_result, load, load_noted, say, write_result
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.jars import native_connector_jars
+from discovery.localkafka.properties import ClusterSettings
+from spark_jobs.supervise.classify import classify
+from tests.support_endpoint import endpoint_to
+
+TOPIC = "events"
+PARTITIONS = 6
+DEAD_WATCH_SECONDS = 240.0
+FIRST_BATCH_SECONDS = 150.0
+JOB = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+frame = (
+    spark.readStream.format("kafka")
+    .option("kafka.bootstrap.servers", "{servers}")
+    .option("subscribe", "{topic}")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+query = (
+    frame.writeStream.format("noop")
+    .option("checkpointLocation", "{checkpoint}")
+    .trigger(processingTime="500 milliseconds")
+    .start()
+)
+query.awaitTermination()
+"""
+Result = dict[str, Any]
+
+
+class Submitted:
+    """One `spark-submit` of the job, under supervision or not, and what became of it."""
+
+    def __init__(self, folder: Path, servers: str, *, protected: bool) -> None:
+        self.folder, self.protected = folder, protected
+        self.checkpoint = folder / "checkpoint"
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / "job.py"
+        script.write_text(JOB.format(servers=servers, topic=TOPIC, checkpoint=self.checkpoint))
+        submit = [
+            str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]", "--driver-memory", "512m",
+            "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
+            "--conf", "spark.log.level=ERROR",
+            "--jars", ",".join(map(str, native_connector_jars())), str(script),
+        ]  # fmt: skip
+        run = [
+            sys.executable, "-c", "from discovery.cli import main; main()", "run",
+            "--state-dir", str(folder / "state"), "--report", str(self.report_file), "--",
+        ]  # fmt: skip
+        self.began = time.monotonic()
+        self.known = self._commits()
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*run, *submit] if protected else submit,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                start_new_session=True,
+            )
+
+    @property
+    def report_file(self) -> Path:
+        """Where `run` writes its report."""
+        return self.folder / "report.json"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.process.poll() is None
+
+    def first_batch_seconds(self, timeout_seconds: float) -> float | None:
+        """Wait for the first batch this run commits; None: it died, or time is up."""
+        while time.monotonic() - self.began < timeout_seconds and self.alive:
+            if self._commits() - self.known:
+                return round(time.monotonic() - self.began, 1)
+            time.sleep(0.05)
+        return None
+
+    def batches(self) -> int:
+        """Return how many batches this run has committed."""
+        return len(self._commits() - self.known)
+
+    def dies_after_seconds(self, timeout_seconds: float) -> float | None:
+        """Wait for its end; None: it still ran when time was up."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout_seconds)
+            return round(time.monotonic() - self.began, 1)
+        return None
+
+    def stop(self) -> int:
+        """End it as an operator would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            return self.process.wait(40)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            return self.process.wait()
+
+    def failures(self) -> int:
+        """Return how many of its starts failed, so far as it is over."""
+        if self.protected:
+            return int(json.loads(self.report_file.read_text())["failures"]) if self.report_file.exists() else 0
+        return int(not self.alive and self.process.returncode not in (0, -signal.SIGTERM, 128 + signal.SIGTERM))
+
+    def died_of(self) -> str:
+        """Return the telling line of its log."""
+        found = classify(self.log.read_text(errors="replace"), exit_code=self.process.returncode)
+        return f"{found.failure.value}: {found.evidence}"
+
+    def _commits(self) -> set[str]:
+        folder = self.checkpoint / "commits"
+        return {file.name for file in folder.glob("[0-9]*")} if folder.exists() else set()
+
+
+def restart() -> Result:
+    """A checkpoint with an unfinished batch, and a list of brokers that were removed."""
+    removed = (1, 2, 3)
+    with tempfile.TemporaryDirectory(prefix="rescue-") as name, LocalKafka(ClusterSettings(brokers=6)) as cluster:
+        folder = Path(name)
+        cluster.create_topic(TOPIC, PARTITIONS, replication_factor=3)
+        fill(cluster.bootstrap_servers, TOPIC, PARTITIONS, 100)
+        before = Submitted(folder / "before", cluster.bootstrap_servers, protected=True)
+        usual = before.first_batch_seconds(FIRST_BATCH_SECONDS)
+        before.stop()
+        _unfinish(before.checkpoint)
+        listed = ",".join(cluster.address(broker) for broker in removed)
+        cluster.reassign_off(removed)
+        state = folder / "endpoint-state"
+        with endpoint_to(listed, state_dir=state):  # meets the others while the listed ones live
+            time.sleep(3)
+        cluster.kill(removed)
+        say(f"with all brokers: first batch {usual} s after the command; now {listed} are removed")
+        with _started(folder, before, "without", listed, protected=False) as alone:
+            told: Result = {"with_all_brokers_seconds": usual}
+            with _started(folder, before, "run", listed, protected=True) as helped:
+                told["run_seconds"] = helped.first_batch_seconds(FIRST_BATCH_SECONDS)
+            with (
+                endpoint_to(listed, state_dir=state) as endpoint,
+                _started(folder, before, "endpoint", endpoint.endpoint.address, protected=False) as led,
+            ):
+                told["endpoint_seconds"] = led.first_batch_seconds(FIRST_BATCH_SECONDS)
+            say(f"{told}; now waiting for the end of the one without help")
+            told["without_dies_after_seconds"] = alone.dies_after_seconds(DEAD_WATCH_SECONDS)
+            told["without_batches"] = alone.batches()
+            told["without_died_of"] = alone.died_of()
+    say(f"{told}")
+    return told
+
+
+@contextlib.contextmanager
+def _started(folder: Path, before: Submitted, name: str, servers: str, *, protected: bool) -> Iterator[Submitted]:
+    """Start the job on a copy of the checkpoint and of what `run` remembered."""
+    shutil.copytree(before.folder, folder / name)
+    (folder / name / "report.json").unlink(missing_ok=True)
+    job = Submitted(folder / name, servers, protected=protected)
+    try:
+        yield job
+    finally:
+        job.stop()
+
+
+def _unfinish(checkpoint: Path) -> None:
+    """Let the last batch be planned and not committed: as after a crash."""
+    commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    commits[-1].unlink()
+    (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
+
+
+def incident() -> Result:
+    """The demo's incident on six brokers, both jobs at the same time on the same cluster."""
+    doomed, freezing = (5, 6), (3, 4)
+    with (
+        tempfile.TemporaryDirectory(prefix="rescue-") as name,
+        LocalKafka(ClusterSettings(brokers=6, racks=3)) as cluster,
+        contextlib.ExitStack() as stack,
+    ):
+        folder = Path(name)
+        cluster.create_topic(TOPIC, PARTITIONS, replication_factor=3, config={"min.insync.replicas": "1"})
+        stack.enter_context(load(cluster.bootstrap_servers, TOPIC, PARTITIONS, rows_per_second=200))
+        kinds = {"run": True, "without": False}
+        starts: dict[str, list[Submitted]] = {kind: [] for kind in kinds}
+
+        def start(servers: str) -> None:
+            for kind, protected in kinds.items():
+                job = Submitted(folder / kind, servers, protected=protected)
+                stack.callback(job.stop)
+                starts[kind].append(job)
+
+        start(cluster.bootstrap_servers)
+        first = {kind: jobs[0].first_batch_seconds(FIRST_BATCH_SECONDS) for kind, jobs in starts.items()}
+        say(f"first batches after {first} s; adding partitions")
+        cluster.add_partitions(TOPIC, PARTITIONS + 2)
+        time.sleep(5)
+        cluster.kill(doomed)
+        time.sleep(15)
+        cluster.pause(freezing)
+        time.sleep(8)
+        cluster.resume(freezing)
+        time.sleep(6)
+        survived = {kind: jobs[0].alive for kind, jobs in starts.items()}
+        for jobs in starts.values():
+            jobs[0].stop()
+        listed = ",".join(cluster.address(broker) for broker in doomed)
+        say(f"alive after kill and freeze: {survived}; both start again with a list of dead brokers only")
+        start(listed)
+        found: Result = {"survived_kill_and_freeze": survived}
+        back = _each(starts, lambda job: job.first_batch_seconds(DEAD_WATCH_SECONDS))
+        found["back_after_seconds"] = back
+        for jobs in starts.values():
+            jobs[1].stop()
+        found["failed_starts"] = {kind: sum(job.failures() for job in jobs) for kind, jobs in starts.items()}
+        found["without_died_of"] = None if back["without"] else starts["without"][1].died_of()
+    say(f"{found}")
+    return found
+
+
+def _each(starts: dict[str, list[Submitted]], ask: Callable[[Submitted], float | None]) -> dict[str, float | None]:
+    """Ask the newest job of each kind, all at the same time."""
+    told: dict[str, float | None] = {}
+    threads = [
+        threading.Thread(target=lambda kind=kind, job=jobs[-1]: told.update({kind: ask(job)}))
+        for kind, jobs in starts.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return told
+
+
+CASES: dict[str, Callable[[], Result]] = {"restart": restart, "incident": incident}
+
+
+def section(result: Result) -> str:
+    """Tell the kept run; `benchmarks.report` puts it into the page."""
+    one, all_of_it = result["restart"], result.get("incident")
+    rows = [
+        ("`kafka-discovery run`, all brokers alive (for comparison)", _after(one["with_all_brokers_seconds"]), "-"),
+        ("without help", f"{one['without_batches']} batches, dead after {one['without_dies_after_seconds']} s", "-"),
+        ("`kafka-discovery run`", _after(one["run_seconds"]), "<= 15 s"),
+        ("the endpoint's address as the list", _after(one["endpoint_seconds"]), "<= 15 s"),
+    ]
+    text = f"""## Jobs that do not change
+
+`make bench-rescue`. One program on Spark's own source, submitted with `spark-submit`; seconds count from the command,
+the start of Spark included.
+
+A restart from a checkpoint with an unfinished batch, listing only brokers that were removed (one cluster; the one
+without help runs beside the others):
+
+| started with | first batch | target |
+|---|---|---|
+{_table(rows)}
+
+Without help it died of: {one["without_died_of"]}
+"""
+    if all_of_it is None:
+        return text
+    return (
+        text
+        + f"""
+The incident of the demo (partitions added, a rack killed, two brokers frozen, a restart on a dead list), both at
+the same time on the same six brokers:
+
+| | `kafka-discovery run` | without |
+|---|---|---|
+| survived kill and freeze | {_both(all_of_it["survived_kill_and_freeze"])} |
+| first batch after the restart on the dead list, s | {_both(all_of_it["back_after_seconds"])} |
+| failed starts | {_both(all_of_it["failed_starts"])} |
+"""
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _both(told: dict[str, Any]) -> str:
+    return " | ".join(_word(told[kind]) for kind in ("run", "without"))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "never" if value is None else str(value)
+
+
+def _after(seconds: float | None) -> str:
+    return "never" if seconds is None else f"after {seconds} s"
+
+
+def main() -> None:
+    result = kept_result("rescue")
+    for name in sys.argv[1:] or CASES:
+        say(f"-- {name}")
+        case: Result = {}
+        with load_noted(case):
+            case.update(CASES[name]())
+        result[name] = case
+        result["environment"] = environment()
+        write_result("rescue", result)
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

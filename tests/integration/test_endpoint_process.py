@@ -1,0 +1,100 @@
+"""The endpoint as operators run it: alone, and in the service."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from discovery.localkafka.cluster import LocalKafka
+from tests.support import eventually
+from tests.support_service import serving
+
+pytestmark = pytest.mark.kafka
+_MAIN = "from discovery.cli import main; main()"
+WAIT_SECONDS = 30.0
+
+
+def brokers_at(address: str) -> set[int]:
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "allow.auto.create.topics": False})
+    return set(client.list_topics("/", timeout=20).brokers)
+
+
+def test_given_the_service_with_an_endpoint_when_a_client_uses_it_then_metrics_tell_and_the_end_is_clean(
+    kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    with serving(kafka_cluster.bootstrap_servers, tmp_path, "--endpoint-port", "0") as service:
+        log = service.log
+
+        def address() -> str:
+            lines = [json.loads(line) for line in log.read_text().splitlines() if "endpoint_listening" in line]
+            return str(lines[0]["address"]) if lines else ""
+
+        eventually(address, WAIT_SECONDS, "the endpoint's address in the log")
+        assert brokers_at(address()) == {1, 2, 3}
+
+        def scraped() -> str:
+            return service.probe("/metrics").text
+
+        assert 'kafka_discovery_endpoint_connections_total{cluster="default",upstream="127.0.0.1:' in scraped()
+        ready = 'kafka_discovery_endpoint_ready_upstreams{cluster="default"} 3.0'
+        eventually(lambda: ready in scraped(), WAIT_SECONDS, "three verified brokers")
+        code, _ = service.stop()
+        assert code == 0
+    host, _, port = address().rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_given_the_endpoint_alone_when_it_is_stopped_then_it_ends_well_and_its_successor_knows_the_brokers(
+    kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics_port = free.getsockname()[1]
+    arguments = ["--state-dir", str(tmp_path), "--port", "0", "--metrics-port", str(metrics_port), "--json"]
+    command = [sys.executable, "-c", _MAIN, "endpoint", *arguments]
+    for bootstrap in (
+        kafka_cluster.address(1),
+        f"{kafka_cluster.address(1).rpartition(':')[0]}:1,{kafka_cluster.address(1)}",
+    ):
+        with (
+            (tmp_path / "log").open("a") as log,
+            subprocess.Popen(
+                [*command, "--bootstrap", bootstrap], stdout=subprocess.PIPE, stderr=log, text=True
+            ) as one,
+        ):
+            try:
+                assert one.stdout is not None
+                told = json.loads(one.stdout.readline())
+                assert told["pid"] == one.pid
+                assert brokers_at(told["endpoint"]) == {1, 2, 3}
+                metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=20, trust_env=False).text
+                assert "kafka_discovery_endpoint_bytes_total" in metrics
+                os.kill(one.pid, signal.SIGTERM)
+                assert one.wait(WAIT_SECONDS) == 0
+            finally:
+                one.kill()
+    assert "BUG in" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--host", "0.0.0.0"], "endpoint.host: '0.0.0.0' is not a loopback address"),  # noqa: S104 - what is refused
+        (["--port", "99999"], "endpoint.port"),
+        (["--cluster", "nobody"], "endpoint.cluster: 'nobody' is not configured"),
+    ],
+)
+def test_given_a_wrong_option_when_the_endpoint_starts_then_one_line_says_what_and_the_exit_code_is_two(
+    arguments: list[str], words: str
+) -> None:
+    command = [sys.executable, "-c", _MAIN, "endpoint", "--bootstrap", "127.0.0.1:1", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert words in done.stderr
