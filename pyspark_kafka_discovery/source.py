@@ -114,11 +114,16 @@ class DefaultSource(DataSource):
         Runs: driver, in a short-lived process, once per write; blocks for Kafka.
         """
         with crossing():
-            from spark_jobs.sink.glue import KafkaDiscoveryBatchWriter  # noqa: PLC0415 - see the module
+            from spark_jobs.sink.glue import (  # noqa: PLC0415 - see the module
+                KafkaDiscoveryBatchWriter,
+                KafkaDiscoveryOffsetWriter,
+            )
 
             if overwrite:
                 raise ConfigError('mode: a topic cannot be overwritten; write with mode("append")')
-            return KafkaDiscoveryBatchWriter(_plan(self.options, schema, batch=True))
+            plan = _plan(self.options, schema, batch=True)
+            by_offset = plan.options.source_topic is not None
+            return KafkaDiscoveryOffsetWriter(plan) if by_offset else KafkaDiscoveryBatchWriter(plan)
 
 
 def _plan(options: Mapping[str, str], schema: StructType, *, batch: bool) -> "SinkPlan":

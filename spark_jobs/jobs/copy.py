@@ -6,10 +6,9 @@ options, 3 Kafka unreachable.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,8 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from discovery.core.errors import ConfigError
 from spark_jobs.jobs.arguments import Job, Parser, add_common, job_of, positive
 from spark_jobs.jobs.running import ended, run_query, timed
+from spark_jobs.sink.foreach import exactly_once_by_offset
 from spark_jobs.sink.options import marker_group
-from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, exactly_once_by_offset
+from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,10 @@ def transformed(options: CopyOptions) -> Callable[[DataFrame], DataFrame]:
     def transform(batch: DataFrame) -> DataFrame:
         text = batch.withColumn("text", F.col("value").cast("string"))
         keep = F.coalesce(F.expr(options.where), F.lit(False)) if options.where else F.lit(True)
+        if options.fail_after is not None:
+            # By offset, so that it is exactly there in any partition, however the batches are cut.
+            broken = F.raise_error(F.lit(f"--fail-after {options.fail_after}: broke down on purpose")).cast("boolean")
+            keep = F.when(F.col(SOURCE_OFFSET) >= options.fail_after, broken).otherwise(keep)
         shaped = text.withColumn(KEEP, keep)
         if options.add:
             added = [
@@ -80,21 +84,9 @@ def transformed(options: CopyOptions) -> Callable[[DataFrame], DataFrame]:
                 for name, sql in options.add
             ]
             shaped = shaped.withColumn("headers", F.array(*added))
-        return shaped if options.fail_after is None else shaped.mapInArrow(_failing(options.fail_after), shaped.schema)
+        return shaped
 
     return transform
-
-
-def _failing(after: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Break down in the middle of a batch, once so many records came: their offsets count, so it is exact."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if any(offset >= after for offset in batch.column(SOURCE_OFFSET).to_pylist()):
-                raise RuntimeError(f"--fail-after {after}: broke down on purpose")
-            yield batch
-
-    return run
 
 
 def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
@@ -115,7 +107,7 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
     }
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    write = exactly_once_by_offset(job.topic, transformed(options), {**job.sink, "topic": job.output_topic})
+    write = exactly_once_by_offset({**job.sink, "topic": job.output_topic}, job.topic, transformed(options))
     frame = session.readStream.format("kafka-discovery").options(**source).load()
     writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
     return timed(writer.option("checkpointLocation", job.checkpoint), job).start()

@@ -1,24 +1,22 @@
-"""`foreachBatch` over the same lanes, for what the format cannot do: update mode, and several sinks per batch."""
+"""`foreachBatch` over the same lanes, for what the format cannot do: update mode, and several topics per batch.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+A batch travels through the batch writer of the format, told by an option of ours which batch of which query it is:
+`mapInArrow`, which would need no such detour, asks for pandas.
+"""
 
-import pyarrow as pa
-from pyspark import TaskContext
+from collections.abc import Callable, Mapping, Sequence
+
 from pyspark.sql import Column, DataFrame
 
-from discovery.core.errors import ConfigError, StateError
-from spark_jobs.sink.columns import LANE, check_columns
-from spark_jobs.sink.glue import QUERY_ID, write_lane
+from discovery.core.errors import ConfigError
+from spark_jobs.sink.columns import LANE
+from spark_jobs.sink.glue import QUERY_ID
 from spark_jobs.sink.helpers import with_lanes
-from spark_jobs.sink.ledger import SinkLedger
-from spark_jobs.sink.options import SinkOptions, parse_options
-from spark_jobs.sink.plan import SinkPlan
-from spark_jobs.sink.preflight import forget, prepare
-from spark_jobs.sink.wire import decode, encode
-from spark_jobs.sink.writer import confirm
+from spark_jobs.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
+from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 
-_CONFIRM_SECONDS = 60.0
-_REPORT = "report"
+_COLUMNS = ("key", "value", "topic", "partition", "headers", LANE)
+_COPIED = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
 
 
 def exactly_once(
@@ -45,47 +43,61 @@ def exactly_once(
     parsed = parse_options(options)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        write_batch(batch if transform is None else transform(batch), batch_id, options=parsed, by=by)
+        laned = with_lanes(batch if transform is None else transform(batch), by, lanes=parsed.lanes)
+        write_batch(laned.select(*[name for name in _COLUMNS if name in laned.columns]), batch_id, options)
 
     return write
 
 
-def write_batch(
-    df: DataFrame, batch_id: int, *, options: SinkOptions, by: Column | str | Sequence[Column | str] | None
-) -> None:
-    """Write one micro-batch from within `foreachBatch`.
+def exactly_once_by_offset(
+    options: Mapping[str, str], source_topic: str, transform: Callable[[DataFrame], DataFrame]
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that copies one topic, transformed row by row, exactly once.
+
+    Args:
+        options: The options of the sink; `topic` is needed.
+        source_topic: The topic that is read; the sink's group holds its offsets.
+        transform: Adds `key`, `value`, perhaps `headers`, and `__keep` (false: leave this record out), row by row. It
+            gets the source's columns, `__partition` and `__offset`, and must not add, remove or join rows.
+
+    Returns:
+        A function of (batch, batch id). It raises what ended the write; Spark then replays the batch.
 
     Raises:
-        ConfigError: a column is missing, or this is not the thread that Spark calls `foreachBatch` on.
-        DiscoveryError: see `LaneWriter.write` and `confirm`.
+        ConfigError: an option is wrong or missing.
+
+    Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
+    """
+    parsed = parse_options(options)
+    if parsed.topic is None:
+        raise ConfigError("topic: required; a pipeline has one target")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        shaped = transform(batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]}))
+        chosen = shaped.select(*[name for name in _COPIED if name in shaped.columns])
+        laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)
+        ordered = laned.sortWithinPartitions(SOURCE_PARTITION, SOURCE_OFFSET)
+        write_batch(ordered, batch_id, {**options, BY_OFFSET: source_topic})
+
+    return write
+
+
+def write_batch(laned: DataFrame, batch_id: int, options: Mapping[str, str]) -> None:
+    """Write one micro-batch from within `foreachBatch`.
+
+    Args:
+        laned: What `with_lanes` returned.
+        batch_id: As Spark gave it.
+        options: The options of the sink.
+
+    Raises:
+        ConfigError: this is not the thread that Spark calls `foreachBatch` on.
+        PySparkException: the write failed; Spark replays the batch.
 
     Runs: driver, once per micro-batch; blocks for the batch.
     """
-    query_id = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    query_id = laned.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if query_id is None:
         raise ConfigError("exactly_once: call it on the thread on which Spark calls foreachBatch")
-    laned = with_lanes(df, by, lanes=options.lanes)
-    columns = {field.name: field.dataType.simpleString() for field in laned.schema.fields}
-    check_columns(columns, has_topic=options.topic is not None, lanes=options.lanes)
-    plan = prepare(options)
-    wanted = [name for name in ("key", "value", "topic", "partition", "headers", LANE) if name in columns]
-    try:
-        found = laned.select(*wanted).mapInArrow(_task(plan, query_id, batch_id), f"{_REPORT} string").collect()
-        reports = [decode(row[_REPORT]) for row in found]
-        confirm(plan, SinkLedger(plan), reports, timeout_seconds=_CONFIRM_SECONDS)
-    except BaseException:
-        forget(options)
-        raise
-
-
-def _task(
-    plan: SinkPlan, query_id: str, batch_id: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        if context is None:
-            raise StateError("the sink writes in Spark's tasks only")
-        report = write_lane(plan, context, query_id=query_id, batch_id=batch_id, batches=batches)
-        yield pa.record_batch([pa.array([encode(report)])], names=[_REPORT])
-
-    return run
+    writer = laned.write.format("kafka-discovery").mode("append").options(**options)
+    writer.option(FOREACH_BATCH, f"{batch_id} {query_id}").save()

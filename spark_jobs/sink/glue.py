@@ -11,8 +11,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from discovery.core.errors import ConfigError
+from discovery.core.model import TopicName
 from spark_jobs.sink.lanes import Attempt
 from spark_jobs.sink.ledger import SinkLedger, kept_ledger
+from spark_jobs.sink.pipeline import write_lane as write_offset_lane
 from spark_jobs.sink.plan import SinkPlan
 from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import LaneReport, LaneWriter, confirm
@@ -78,8 +80,8 @@ class KafkaDiscoveryBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one lane. See `KafkaDiscoveryStreamWriter.write`."""
         with crossing():
-            name = f"write {self._plan.options.write_id}"
-            return _written(self._plan, _context(), query_id=name, batch_id=0, batches=iterator)
+            batch_id, query_id = self._plan.options.foreach_batch or (0, self._what)
+            return _written(self._plan, _context(), query_id=query_id, batch_id=batch_id, batches=iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Confirm the write. See `KafkaDiscoveryStreamWriter.commit`."""
@@ -88,7 +90,33 @@ class KafkaDiscoveryBatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Say so. See `KafkaDiscoveryStreamWriter.abort`."""
-        _aborted(self._plan, messages, f"write {self._plan.options.write_id}")
+        _aborted(self._plan, messages, self._what)
+
+    @property
+    def _what(self) -> str:
+        within = self._plan.options.foreach_batch
+        return f"batch {within[0]}" if within else f"write {self._plan.options.write_id}"
+
+
+@dataclass
+class CopiedMessage(WriterCommitMessage):
+    """Says how many records a task of a pipeline wrote; its markers say the rest."""
+
+    written: int
+
+
+class KafkaDiscoveryOffsetWriter(KafkaDiscoveryBatchWriter):
+    """Writes a batch of a pipeline whose markers are the offsets of its source."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one lane. See `pipeline.write_lane`."""
+        with crossing():
+            context, source = _context(), cast("TopicName", self._plan.options.source_topic)
+            refuse_speculation(context)
+            return CopiedMessage(write_offset_lane(self._plan, source, context.partitionId(), iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: what each task committed is complete in itself."""
 
 
 def _context() -> TaskContext:

@@ -25,6 +25,9 @@ _ASYNCHRONOUS = "asyncProgressTrackingEnabled"
 _ASYNCHRONOUS_INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 _LEAST_SECONDS, _MOST_SECONDS = 10.0, 900.0
 """Of a transaction: less would abort a healthy batch, more is above the default cap of a broker."""
+FOREACH_BATCH, BY_OFFSET = "_foreachBatch", "_byOffset"
+"""Set by `exactly_once` and `exactly_once_by_offset` alone: which batch of which query; the topic it came from."""
+_INNER = frozenset({FOREACH_BATCH.lower(), BY_OFFSET.lower()})
 KNOWN = (
     "topic",
     "sinkId",
@@ -90,6 +93,10 @@ class SinkOptions:
     discovery_token_file: Path | None = None
     cluster_id: str | None = None
     state_dir: Path | None = None
+    foreach_batch: tuple[int, str] | None = None
+    """Batch and query of a write from within `foreachBatch`."""
+    source_topic: TopicName | None = None
+    """Not None: the markers are the offsets of this topic."""
 
     @property
     def group(self) -> str:
@@ -138,7 +145,10 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
 
     Runs: driver, before a query starts; no I/O.
     """
-    given = _given(options)
+    inner = {name: value for name, value in options.items() if name.lower() in _INNER}
+    given = _given({name: value for name, value in options.items() if name not in inner})
+    of_stream = _of_stream(inner)
+    batch = batch and of_stream is None
     client, producer = _client(given)
     lanes = _lanes(given.get("lanes", "1"))
     if BOOTSTRAP not in given:
@@ -161,7 +171,17 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         discovery_token_file=_path(given, "discoveryTokenFile"),
         cluster_id=given.get("clusterId"),
         state_dir=_path(given, "stateDir"),
+        foreach_batch=of_stream,
+        source_topic=next((TopicName(v) for n, v in inner.items() if n.lower() == BY_OFFSET.lower()), None),
     )
+
+
+def _of_stream(inner: Mapping[str, str]) -> tuple[int, str] | None:
+    found = next((value for name, value in inner.items() if name.lower() == FOREACH_BATCH.lower()), None)
+    if found is None:
+        return None
+    batch_id, _, query_id = found.partition(" ")
+    return int(batch_id), query_id
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:

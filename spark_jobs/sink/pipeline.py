@@ -7,28 +7,20 @@ asks of the query what only a pipeline without state has: each row comes from on
 offset it carries, and a partition is never split over lanes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
 
-from discovery.core.errors import ConfigError, SinkRefusedError, StateError
+from discovery.core.errors import SinkRefusedError
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import GroupNotes, Note
 from spark_jobs.sink import hooks
 from spark_jobs.sink.columns import records
-from spark_jobs.sink.glue import refuse_speculation
-from spark_jobs.sink.helpers import with_lanes
 from spark_jobs.sink.ledger import transaction_of, until
-from spark_jobs.sink.options import SinkOptions, parse_options
 from spark_jobs.sink.plan import SinkPlan
-from spark_jobs.sink.preflight import forget, prepare
 
 SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
-_COLUMNS = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
-_WRITTEN = "written"
 
 
 @dataclass(slots=True)
@@ -45,60 +37,6 @@ class Progress:
             return False
         self.reached[partition] = max(offset + 1, self.reached.get(partition, 0))
         return True
-
-
-def exactly_once_by_offset(
-    source_topic: str, transform: Callable[[DataFrame], DataFrame], options: Mapping[str, str]
-) -> Callable[[DataFrame, int], None]:
-    """Return a function for `foreachBatch` that copies one topic, transformed row by row, exactly once.
-
-    Args:
-        source_topic: The topic that is read; the sink's group holds its offsets.
-        transform: Adds `key`, `value`, perhaps `headers`, and `__keep` (false: leave this record out), row by row. It
-            gets the source's columns and must not add, remove or join rows.
-        options: The options of the sink; `topic` is needed.
-
-    Returns:
-        A function of (batch, batch id). It raises what ended the write; Spark then replays the batch.
-
-    Raises:
-        ConfigError: an option is wrong or missing.
-
-    Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
-    """
-    parsed = parse_options(options)
-    if parsed.topic is None:
-        raise ConfigError("topic: required; a pipeline has one target")
-
-    def write(batch: DataFrame, _batch_id: int) -> None:
-        shaped = transform(batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]}))
-        _write(shaped, parsed, TopicName(source_topic))
-
-    return write
-
-
-def _write(shaped: DataFrame, options: SinkOptions, source: TopicName) -> None:
-    chosen = shaped.select(*[name for name in _COLUMNS if name in shaped.columns])
-    laned = with_lanes(chosen, SOURCE_PARTITION, lanes=options.lanes).sortWithinPartitions(
-        SOURCE_PARTITION, SOURCE_OFFSET
-    )
-    try:
-        laned.mapInArrow(_task(prepare(options), source), f"{_WRITTEN} long").collect()
-    except BaseException:
-        forget(options)
-        raise
-
-
-def _task(plan: SinkPlan, source: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        if context is None:
-            raise StateError("the sink writes in Spark's tasks only")
-        refuse_speculation(context)
-        written = write_lane(plan, source, context.partitionId(), batches)
-        yield pa.record_batch([pa.array([written], pa.int64())], names=[_WRITTEN])
-
-    return run
 
 
 def write_lane(plan: SinkPlan, source: TopicName, lane: int, batches: Iterator[pa.RecordBatch]) -> int:

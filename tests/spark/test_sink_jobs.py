@@ -155,6 +155,9 @@ def test_given_a_worker_and_the_driver_killed_around_the_commit_when_started_aga
     command = [sys.executable, "-m", "spark_jobs.jobs.ip_visits", *topics.arguments()]
     log = topics.folder / "job.log"
     with log.open("ab") as output:
+        refused = [*command, "--conf", "spark.speculation=true"]
+        assert subprocess.run(refused, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False).returncode == 2
+        assert "spark.speculation=true: attempts of one lane would fence each other" in log.read_text(errors="replace")
         killed = subprocess.run(
             command, env=environment, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False
         )
