@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -66,6 +66,18 @@ class TopicAdmin:
         if told.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
             raise ConfigError(f"topic {topic}: {told.error.str()}; allow WRITE and DESCRIBE on it")
         return None
+
+    def topic_id(self, topic: TopicName, *, timeout_seconds: float = 10.0) -> str:
+        """Return a topic's id, which no other topic of that name ever has; empty where nobody says it.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        try:
+            found = self._admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_seconds)
+            raw = found[topic].result(timeout_seconds).topic_id
+        except (KafkaException, TimeoutError):
+            return ""
+        return "" if raw is None else str(raw)
 
     def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float, compacted: bool = True) -> None:
         """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 
 from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Access
 from spark_jobs.sink.columns import LANE
 from spark_jobs.sink.glue import QUERY_ID
 from spark_jobs.sink.helpers import with_lanes
 from spark_jobs.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
 from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
+from spark_jobs.sink.preflight import prepare
 
 _COLUMNS = ("key", "value", "topic", "partition", "headers", LANE)
 _COPIED = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
@@ -68,16 +72,21 @@ def exactly_once_by_offset(
 
     Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
     """
-    parsed = parse_options(options)
+    parsed = parse_options(options).opened()
     if parsed.topic is None:
         raise ConfigError("topic: required; a pipeline has one target")
+
+    def living() -> tuple[BrokerAddress, ...]:
+        return prepare(parsed).brokers
 
     def write(batch: DataFrame, batch_id: int) -> None:
         shaped = transform(batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]}))
         chosen = shaped.select(*[name for name in _COPIED if name in shaped.columns])
         laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)
         ordered = laned.sortWithinPartitions(SOURCE_PARTITION, SOURCE_OFFSET)
-        write_batch(ordered, batch_id, {**options, BY_OFFSET: source_topic})
+        # Asked for each batch: offsets of a topic that was made anew must not be taken for the old one's.
+        topic_id = TopicAdmin(Access(parsed.client.connection, living())).topic_id(TopicName(source_topic))
+        write_batch(ordered, batch_id, {**options, BY_OFFSET: f"{source_topic} {topic_id}"})
 
     return write
 

@@ -14,7 +14,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.model import TopicName
 from spark_jobs.sink.lanes import Attempt
 from spark_jobs.sink.ledger import SinkLedger, kept_ledger
-from spark_jobs.sink.pipeline import write_lane as write_offset_lane
+from spark_jobs.sink.pipeline import OffsetLane
 from spark_jobs.sink.plan import SinkPlan
 from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import LaneReport, LaneWriter, confirm
@@ -111,9 +111,11 @@ class KafkaDiscoveryOffsetWriter(KafkaDiscoveryBatchWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one lane. See `pipeline.write_lane`."""
         with crossing():
-            context, source = _context(), cast("TopicName", self._plan.options.source_topic)
+            context, options = _context(), self._plan.options
             refuse_speculation(context)
-            return CopiedMessage(write_offset_lane(self._plan, source, context.partitionId(), iterator))
+            source = cast("TopicName", options.source_topic)
+            lane = OffsetLane(self._plan, source, options.source_topic_id, context.partitionId())
+            return CopiedMessage(lane.write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: what each task committed is complete in itself."""

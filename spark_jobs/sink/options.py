@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.config.material import open_stores
@@ -97,6 +98,7 @@ class SinkOptions:
     """Batch and query of a write from within `foreachBatch`."""
     source_topic: TopicName | None = None
     """Not None: the markers are the offsets of this topic."""
+    source_topic_id: str = ""
 
     @property
     def group(self) -> str:
@@ -172,8 +174,16 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         cluster_id=given.get("clusterId"),
         state_dir=_path(given, "stateDir"),
         foreach_batch=of_stream,
-        source_topic=next((TopicName(v) for n, v in inner.items() if n.lower() == BY_OFFSET.lower()), None),
+        **_of_source(inner),
     )
+
+
+def _of_source(inner: Mapping[str, str]) -> dict[str, Any]:
+    found = next((value for name, value in inner.items() if name.lower() == BY_OFFSET.lower()), None)
+    if found is None:
+        return {}
+    topic, _, topic_id = found.partition(" ")
+    return {"source_topic": TopicName(topic), "source_topic_id": topic_id}
 
 
 def _of_stream(inner: Mapping[str, str]) -> tuple[int, str] | None:

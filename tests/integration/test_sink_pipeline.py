@@ -1,0 +1,105 @@
+"""The pipeline by source offsets on real brokers, without Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from discovery.core.errors import ConfigError, SinkRefusedError, TransactionError
+from discovery.core.model import TopicName
+from discovery.kafka.transactions import GroupNotes, Note
+from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.sink.columns import LANE
+from spark_jobs.sink.ledger import transaction_of, until
+from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
+from tests.sink_support import Sink
+
+pytestmark = pytest.mark.kafka
+SECONDS = 30.0
+
+
+class Pipe(Sink):
+    """A sink fed with made-up rows of a source topic, which must exist: its offsets are the markers."""
+
+    @property
+    def source(self) -> TopicName:
+        return TopicName(f"{self.topic}-in")
+
+    def copy(self, partition: int, offsets: range, *, lane: int = 0, keep: bool = True, topic_id: str = "one") -> int:
+        return OffsetLane(self.plan(), self.source, topic_id, lane).write(
+            rows(partition, offsets, lane=lane, keep=keep)
+        )
+
+
+def rows(partition: int, offsets: range, *, lane: int = 0, keep: bool = True) -> Iterator[pa.RecordBatch]:
+    size = len(offsets)
+    yield pa.record_batch(
+        {
+            "value": pa.array([f"{partition}.{offset}".encode() for offset in offsets], pa.binary()),
+            SOURCE_PARTITION: pa.array([partition] * size, pa.int32()),
+            SOURCE_OFFSET: pa.array(list(offsets), pa.int64()),
+            KEEP: pa.array([keep] * size, pa.bool_()),
+            LANE: pa.array([lane] * size, pa.int32()),
+        }
+    )
+
+
+@pytest.fixture
+def pipe(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Pipe:
+    pipe = Pipe(kafka_cluster, tmp_path, sink_id=topic_name, topic=topic_name)
+    kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
+    kafka_cluster.create_topic(pipe.source, partitions=2, replication_factor=3)
+    return pipe
+
+
+def test_given_ranges_that_overlap_what_was_copied_when_copied_then_each_record_is_there_once(pipe: Pipe) -> None:
+    assert pipe.copy(0, range(3)) == 3
+    assert pipe.copy(0, range(3)) == 0
+    assert pipe.copy(0, range(5)) == 2
+    assert pipe.copy(1, range(2)) == 2
+    assert pipe.copy(0, range(5, 7), keep=False) == 0
+    assert pipe.copy(0, range(5, 8)) == 1
+    assert pipe.visible() == sorted(["0.0", "0.1", "0.2", "0.3", "0.4", "0.7", "1.0", "1.1"])
+
+
+def test_given_an_attempt_with_its_offsets_sent_and_not_committed_when_retried_then_only_the_retry_counts(
+    pipe: Pipe,
+) -> None:
+    plan = pipe.plan()
+    zombie, deadline = transaction_of(plan, 0), until(SECONDS)
+    zombie.fence(deadline)
+    zombie.begin()
+    zombie.produce(pipe.topic, partition=0, key=None, value=b"zombie", headers=None, deadline=deadline)
+    metadata = GroupNotes(plan.access, group=plan.options.group, topic=pipe.source).metadata
+    zombie.attach(pipe.source, 0, Note(2, '{"v":1,"t":"one"}'), metadata, deadline)
+    assert pipe.copy(0, range(2)) == 2
+    with pytest.raises(TransactionError):
+        zombie.commit(until(SECONDS))
+    assert pipe.visible() == ["0.0", "0.1"]
+
+
+def test_given_a_source_made_anew_when_copied_then_it_is_refused_before_any_output(pipe: Pipe) -> None:
+    pipe.copy(0, range(3))
+    with pytest.raises(SinkRefusedError, match="the topic was made anew"):
+        pipe.copy(0, range(9), topic_id="two")
+    assert pipe.visible() == ["0.0", "0.1", "0.2"]
+
+
+def test_given_a_worker_of_a_run_with_other_lanes_when_it_comes_late_then_it_is_refused(pipe: Pipe) -> None:
+    old = pipe.plan()
+    pipe.lanes = 2
+    pipe.plan()
+    with pytest.raises(SinkRefusedError, match="another number of lanes has begun"):
+        OffsetLane(old, pipe.source, "one", 0).write(rows(0, range(2)))
+    with pytest.raises(ConfigError, match="a record of lane 1 came to task 0"):
+        OffsetLane(pipe.plan(), pipe.source, "one", 0).write(rows(0, range(2), lane=1))
+    assert pipe.visible() == []
+
+
+def test_given_offsets_of_somebody_else_in_the_group_when_copied_then_it_is_refused(pipe: Pipe) -> None:
+    plan = pipe.plan()
+    notes = GroupNotes(plan.access, group=plan.options.group, topic=pipe.source)
+    notes.write(0, Note(1, ""), timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="was not committed by this sink"):
+        pipe.copy(0, range(3))
