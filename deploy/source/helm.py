@@ -53,7 +53,7 @@ def templates(as_yaml: Callable[[Any], str], rule: dict[str, Any]) -> dict[str, 
     objects = {name: as_yaml(make(marked)) for name, make in {**k8s.BASE, **k8s.SIDECAR}.items()}
     objects["podmonitor"] = as_yaml(k8s.pod_monitor(marked))
     # The rules have double braces of their own.
-    objects["prometheusrule"] = re.sub(r"(\{\{.*?\}\})", r"{{`\1`}}", as_yaml(rule))
+    objects["prometheusrule"] = re.sub(r"(\{\{.*?\}\})", r"{{`\1`}}", as_yaml(rule), flags=re.DOTALL)
     return {f"{name}.yaml": _if_wanted(name, _placed(text)) for name, text in objects.items()}
 
 

@@ -2,7 +2,9 @@
 
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from discovery import __version__
 from tests.deploy.tools import tool
+from tests.support_service import ServiceProcess, serve_arguments
 
 COMPOSE = Path("docker-compose.yml")
 DOCKERFILE = Path("deploy/docker/Dockerfile")
@@ -87,3 +90,32 @@ def test_given_the_monitoring_of_the_stack_when_checked_then_its_files_are_sound
     ):
         told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert told.returncode == 0, told.stdout + told.stderr
+
+
+_ALONE = """
+import sys
+for name in {absent}:
+    sys.modules[name] = None  # importing it raises
+from discovery.entry import main
+sys.argv = ["kafka-discovery", *{arguments}]
+main()
+"""
+
+
+def locked(file: str) -> set[str]:
+    return set(re.findall(r"^([\w-]+)==", Path("requirements", file).read_text(encoding="utf-8"), flags=re.MULTILINE))
+
+
+def test_given_the_packages_of_the_sidecar_alone_when_it_serves_then_it_needs_no_other(tmp_path: Path) -> None:
+    absent = sorted(name.replace("-", "_") for name in locked("run.txt") - locked("sidecar.txt"))
+    assert {"pyspark", "numba", "pyarrow"} <= set(absent)
+    arguments = list(serve_arguments("127.0.0.1:1", tmp_path / "state"))
+    program = ("-c", _ALONE.format(absent=absent, arguments=["serve", *arguments]))
+    with ServiceProcess(log=tmp_path / "log", program=program) as service:
+        assert service.probe("/startupz").status_code == 200
+        asked = subprocess.run(
+            [sys.executable, "-c", _ALONE.format(absent=absent, arguments=["healthcheck", "--url", service.probes])],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert asked.returncode == 0, asked.stderr
+        assert service.stop(signal.SIGTERM)[0] == 0

@@ -133,7 +133,7 @@ def test_given_the_chart_when_helm_reads_it_then_lint_and_template_pass_and_give
     linted = subprocess.run([helm_program, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout + linted.stderr
     made = subprocess.run(
-        [helm_program, "template", "kd", str(CHART), "--set", "monitoring.enabled=true"],
+        [helm_program, "template", "kd", str(CHART), "--set", "monitoring.enabled=true", "--kube-version", "1.33.0"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr

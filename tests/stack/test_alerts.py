@@ -1,4 +1,4 @@
-"""Every alert fires and resolves for real, and its runbook is walked through while it fires.
+"""Every alert fires and resolves for real, and its runbook is walked through once it was delivered.
 
 The service, Prometheus, Alertmanager and the brokers are real; the rules are those of production with minutes shortened
 to seconds. Prints a table: alert, fault, seconds until it was delivered, seconds until its end was.
@@ -154,7 +154,7 @@ def play(scene: Scene, *faults: Fault) -> None:
     for alert, name in named:
         eventually(partial(scene.watch.heard.is_over, alert), _DEADLINE_SECONDS, f"the end of {alert} after {name}")
         fired = min(scene.watch.heard.firing[alert].values()) - began
-        over = max(scene.watch.heard.resolved[alert].values()) - ended
+        over = max(0.0, max(scene.watch.heard.resolved[alert].values()) - ended)  # some end by themselves
         scene.rows.append((alert, name, fired, over))
 
 
@@ -171,6 +171,7 @@ def walk_through(scene: Scene, alert: str) -> None:
         "LOG": str(scene.service.log),
         "PID": str(scene.service.pid),
         "CONSUMER": "nobody",
+        "TMPDIR": str(scene.folder),
     }
     environment = {**os.environ, **known, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
@@ -254,6 +255,9 @@ def _play_all(scene: Scene, follower: Follower) -> None:
         scene,
         Fault("a mistake in the configuration", ("DiscoveryConfigReloadFailed",),
               lambda: scene.configure(broken="no_such_setting = 1"), scene.configure),
+    )  # fmt: skip
+    play(
+        scene,
         Fault("all brokers frozen", ("DiscoveryFailsafeActive", "DiscoverySnapshotStale"),
               lambda: kafka.pause(kafka.broker_ids), lambda: kafka.resume(kafka.broker_ids)),
     )  # fmt: skip
