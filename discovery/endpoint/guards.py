@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import BrokerAddress, ClusterId, Verdict
 from discovery.endpoint.choice import in_order, to_guard
 from discovery.endpoint.counting import Counts
@@ -153,6 +154,9 @@ class Guards:
                     why = await self._until_broken(connection, resolved, broken)
             except OSError as error:
                 why = f"it does not accept connections: {error}"
+            except Exception as error:  # noqa: BLE001 - the other guards go on
+                why = f"{BUG_PHRASE}: {error!r}"
+                _log.exception("bug", sentence=BUG_PHRASE, where=f"the guard of {address}")
             except asyncio.CancelledError:
                 self._standing.pop(address, None)  # told where it was decided
                 raise
@@ -189,7 +193,10 @@ class Guards:
         if not self.prover.tls:
             return
         shown = await certificate(resolved, timeout_seconds=self._limits.attempt_timeout_seconds)
-        finding = judge(address, names_of(shown), host=self._limits.host, port=self.port) if shown else None
+        finding = None
+        if shown:
+            with contextlib.suppress(ValueError):  # no certificate that can be read: clients will say so themselves
+                finding = judge(address, names_of(shown), host=self._limits.host, port=self.port)
         if finding is None:
             self.findings.pop(address, None)
         elif self.findings.get(address) != finding:

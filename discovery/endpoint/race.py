@@ -40,7 +40,7 @@ async def race(
     *,
     every_seconds: float,
     timeout_seconds: float,
-    on_failure: Callable[[BrokerAddress], None],
+    on_failure: Callable[[BrokerAddress, BaseException], None],
 ) -> tuple[BrokerAddress, socket.socket] | None:
     """Try candidates in order, a new one every `every_seconds` or at once after a failure; the first to accept wins.
 
@@ -76,14 +76,14 @@ async def race(
 def _settle(
     done: set[asyncio.Task[socket.socket]],
     running: dict[asyncio.Task[socket.socket], BrokerAddress],
-    on_failure: Callable[[BrokerAddress], None],
+    on_failure: Callable[[BrokerAddress, BaseException], None],
 ) -> tuple[BrokerAddress, socket.socket] | None:
     winner = None
     for task in done:
         address = running[task]
-        if task.exception() is not None:
+        if (error := task.exception()) is not None:
             del running[task]
-            on_failure(address)
+            on_failure(address, error)
         elif winner is None:
             del running[task]
             winner = address, task.result()

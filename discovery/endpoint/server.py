@@ -5,8 +5,11 @@ A thread of its own, for a full pipe must not delay the API, nor a big page of t
 
 import asyncio
 import contextlib
+import errno
+import resource
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,6 +30,10 @@ _REAP_SECONDS = 5.0
 _QUIET_SECONDS = 0.2
 """An exchange is over when nothing has moved for so long."""
 _COMPLAIN_SECONDS = 10.0
+_BREATH_SECONDS = 0.05
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""What a connect fails of on this side: no fault of the broker's."""
+_SPARE_FILES = 256
 _log = structlog.get_logger("discovery.endpoint")
 
 
@@ -69,6 +76,7 @@ class Endpoint:
         Runs: any thread, once; blocks for milliseconds.
         """
         listener = _listen(self.limits.host, self.limits.port)
+        _allow_files(2 * self.limits.connections_max + _SPARE_FILES)
         host, port = listener.getsockname()[:2]
         self.address = str(BrokerAddress(host, port))
         up = threading.Event()
@@ -186,6 +194,7 @@ class Endpoint:
                 )
                 if won is not None:
                     return self._joined(client, *won, seconds=loop.time() - began)
+                await asyncio.sleep(_BREATH_SECONDS)
         finally:
             self._waiting -= 1
         self._turn_away(NO_UPSTREAM, waited_seconds=limits.hold_seconds)
@@ -202,9 +211,11 @@ class Endpoint:
         now = asyncio.get_running_loop().time()
         return Pipe(client=client, upstream=upstream, address=address, counts=self.counts, moved_at=now)
 
-    def _failed(self, address: BrokerAddress) -> None:
+    def _failed(self, address: BrokerAddress, error: BaseException) -> None:
         self.counts.connect_failures[str(address)] += 1
-        if self._guards is not None:
+        if isinstance(error, OSError) and error.errno in _OURS:
+            self._complain("cannot_connect", error=str(error))
+        elif self._guards is not None:
             self._guards.broken(address)
 
     def _cut(self, address: BrokerAddress) -> None:
@@ -218,7 +229,7 @@ class Endpoint:
 
     def _complain(self, event: str, **facts: object) -> None:
         """Log at most one line in ten seconds: clients try again many times a second."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if now - self._complained_at >= _COMPLAIN_SECONDS:
             self._complained_at = now
             _log.warning(event, **facts)
@@ -255,6 +266,17 @@ async def supervised(work: Callable[[], object], stop: asyncio.Event) -> None:
         except Exception:  # noqa: BLE001 - clients of many processes hang on this one thread
             _log.exception("bug", sentence=BUG_PHRASE, where="the bootstrap endpoint")
             await asyncio.sleep(0.5)
+
+
+def _allow_files(count: int) -> None:
+    """Raise this process's soft limit of open files, as far as it may: each client needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if hard != resource.RLIM_INFINITY and hard < count:
+        _log.warning("few_files", limit=hard, wanted=count, remedy="raise the limit of open files (ulimit -n)")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from discovery.core.errors import BUG_PHRASE, DiscoveryError
+from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from spark_jobs.supervise.client_options import UNKNOWN, Version, parse_version, safe_options
 from spark_jobs.supervise.desk import Desk, Vetted
 
@@ -78,9 +78,19 @@ class Counter:
     _thread: threading.Thread | None = field(default=None)
 
     def open(self) -> None:
-        """Listen. Runs: once; does not block."""
+        """Listen. Runs: once; does not block.
+
+        Raises:
+            ConfigError: the path is too long for a socket, or cannot be made.
+        """
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self.path))
+        try:
+            self._listener.bind(str(self.path))
+        except OSError as error:
+            self._listener.close()
+            raise ConfigError(
+                f"TMPDIR: no socket can be made at {self.path}: {error}; name a shorter folder"
+            ) from error
         self._listener.listen(16)
         self._thread = threading.Thread(target=self._accept, args=(self._listener,), name="advice", daemon=True)
         self._thread.start()

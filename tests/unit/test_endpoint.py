@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -215,6 +216,15 @@ def test_given_black_holes_among_the_living_when_clients_come_then_they_wait_for
             assert endpoint.wait_ready(WAIT_SECONDS)
             assert ask(endpoint) == b"a:x"
             assert set(endpoint.shown().ready).isdisjoint(holes)
+
+
+def test_given_a_process_out_of_files_when_a_client_comes_then_no_broker_is_blamed() -> None:
+    with serving(Broker("a")) as (endpoint, _):
+        assert endpoint.wait_ready(WAIT_SECONDS)
+        full = OSError(errno.EMFILE, "Too many open files")
+        endpoint._failed(endpoint.shown().ready[0], full)
+        assert endpoint.shown().ready
+        assert ask(endpoint) == b"a:x"
 
 
 def test_given_no_living_broker_when_a_client_comes_then_it_is_held_until_one_appears() -> None:

@@ -403,3 +403,9 @@ def test_given_a_report_when_it_ends_then_shells_see_what_it_was() -> None:
         assert json.loads(json.dumps(report.document()))["attempts"][0]["finding"]["failure"] == failure.value
     killed = replace(ended, exit_code=-15)
     assert Report(outcome=Outcome.STOPPED, attempts=(killed,)).exit_code == 143
+
+
+def test_given_a_folder_too_deep_for_a_socket_when_opened_then_one_line_names_the_remedy(tmp_path: Path) -> None:
+    counter = Counter(desk=Desk(state_dir=None), path=tmp_path / ("deep" * 40))
+    with pytest.raises(ConfigError, match=r"TMPDIR: no socket can be made .* name a shorter folder"):
+        counter.open()
