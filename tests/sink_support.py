@@ -10,6 +10,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from discovery.localkafka.cluster import LocalKafka
+from spark_jobs.sink.columns import LANE
 from spark_jobs.sink.lanes import Attempt
 from spark_jobs.sink.ledger import SinkLedger
 from spark_jobs.sink.options import parse_options
@@ -59,8 +60,8 @@ class Sink:
         plan = plan or self.plan()
         return LaneWriter(plan, self.attempt(batch_id, lane), SinkLedger(plan))
 
-    def write(self, batch_id: int, values: Iterable[str], lane: int = 0) -> LaneReport:
-        return self.writer(batch_id, lane).write(batches(values))
+    def write(self, batch_id: int, values: Iterable[str], lane: int = 0, *, laned: bool = True) -> LaneReport:
+        return self.writer(batch_id, lane).write(batches(values, lane=lane if laned else None))
 
     def confirm(self, *reports: LaneReport) -> None:
         plan = self.plan()
@@ -70,12 +71,15 @@ class Sink:
         return sorted(str(value) for value in committed_values(self.cluster.bootstrap_servers, self.topic))
 
 
-def batches(values: Iterable[str], *, size: int = 3) -> Iterator[pa.RecordBatch]:
-    """Yield the values in small batches, as Spark hands them over."""
+def batches(values: Iterable[str], *, size: int = 3, lane: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the values in small batches, as Spark hands them over, after `with_lanes` where a lane is given."""
     rest = list(values)
     for start in range(0, len(rest), size):
         column = pa.array([value.encode() for value in rest[start : start + size]], pa.binary())
-        yield pa.record_batch([column], names=["value"])
+        if lane is None:
+            yield pa.record_batch([column], names=["value"])
+        else:
+            yield pa.record_batch([column, pa.array([lane] * len(column), pa.int32())], names=["value", LANE])
 
 
 def committed_values(

@@ -197,6 +197,13 @@ def settle(
     """
     if (rows, fingerprint) == (marker.rows, marker.fingerprint):
         return None
+    if marker.unlaned and policy is OnMismatch.KEEP_COMMITTED:
+        # As after a first try without with_lanes: another task's records failed the batch, and are not in the topic.
+        raise SinkRefusedError(
+            f"sinkId {sink_id!r}: batch {marker.batch_id} is committed with {marker.rows} records, its replay has "
+            f"{rows}, and it was written without with_lanes: other tasks' records of it may be missing; then set "
+            "onMismatch=rewrite for one start, or run `kafka-discovery sink takeover`"
+        )
     if policy is OnMismatch.FAIL:
         raise SinkRefusedError(
             f"sinkId {sink_id!r}, lane {lane}: batch {marker.batch_id} is committed with {marker.rows} records, its "

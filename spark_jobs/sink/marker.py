@@ -36,6 +36,8 @@ class Marker:
     attempt: str
     wall_seconds: int
     generation: int
+    unlaned: bool = False
+    """The frame did not come from `with_lanes`, so other tasks of the batch may have had records too."""
 
     @property
     def offset(self) -> int:
@@ -49,7 +51,7 @@ class Marker:
         """
         return _dump(
             q=self.query_id, b=self.batch_id, n=self.lanes, r=self.rows, h=self.fingerprint, a=self.attempt,
-            t=self.wall_seconds, g=self.generation,
+            t=self.wall_seconds, g=self.generation, **({"u": 1} if self.unlaned else {}),
         )  # fmt: skip
 
     @classmethod
@@ -68,7 +70,7 @@ class Marker:
         raw = _load(text, where=where, names="qbnrhatg")
         return cls(
             query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], rows=raw["r"], fingerprint=raw["h"],
-            attempt=raw["a"], wall_seconds=raw["t"], generation=raw["g"],
+            attempt=raw["a"], wall_seconds=raw["t"], generation=raw["g"], unlaned=bool(raw.get("u")),
         )  # fmt: skip
 
 

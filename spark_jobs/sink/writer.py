@@ -78,6 +78,7 @@ class LaneWriter:
         self._make_transaction = make_transaction
         self._timeout_seconds = plan.options.transaction_timeout_seconds
         self._dead_letters = 0
+        self._unlaned = False
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> LaneReport:
         """Bring the batch into Kafka, once.
@@ -104,6 +105,7 @@ class LaneWriter:
             if first is None:
                 return self._empty(early)
             self._check_lane()
+            self._unlaned = LANE not in first.schema.names
         batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
             transaction = self._make_transaction(self._plan, lane)
@@ -276,6 +278,7 @@ class LaneWriter:
             attempt=attempt.attempt,
             wall_seconds=int(time.time()),
             generation=generation,
+            unlaned=self._unlaned,
         )
 
     def _report(self, outcome: Outcome, found: Fingerprint) -> LaneReport:

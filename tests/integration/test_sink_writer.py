@@ -164,6 +164,17 @@ def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_kee
     assert sink.visible() == ["a", "b"]
 
 
+def test_given_a_batch_that_failed_for_want_of_lanes_when_written_with_them_then_nothing_is_lost_in_silence(
+    sink: Sink,
+) -> None:
+    sink.write(0, ["a"], laned=False)
+    with pytest.raises(ConfigError, match="task 1 has records"):
+        sink.write(0, ["b"], lane=1, laned=False)
+    with pytest.raises(SinkRefusedError, match="written without with_lanes: other tasks' records of it may be missing"):
+        sink.write(0, ["a", "b"])
+    assert sink.write(0, ["a"]).outcome is Outcome.KEPT
+
+
 def test_given_a_record_too_large_when_written_then_it_fails_or_becomes_a_dead_letter_of_the_same_transaction(
     sink: Sink,
 ) -> None:
