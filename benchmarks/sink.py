@@ -249,9 +249,13 @@ def hanging(cluster: LocalKafka, _: SparkSession) -> Result:
             cluster.create_topic(topic, 1, replication_factor=3)
             sink = Sink(cluster, folder, sink_id=topic, topic=topic, more={"transactionTimeout": "10s"})
             plan = sink.plan()
-            (folder / "step6.sent").write_text("kill")
-            began = time.monotonic()
-            start_attempt(plan, sink.attempt(0), ["k:1"], folder).end(patience_seconds=30)
+            (folder / "step6.sent").write_text("hold")
+            began, child = time.monotonic(), start_attempt(plan, sink.attempt(0), ["k:1"], folder)
+            while not any(
+                high for _, high in stable_ends(cluster.bootstrap_servers, topic, patience_seconds=0).values()
+            ):
+                time.sleep(0.05)
+            child.end()
             ends = stable_ends(cluster.bootstrap_servers, topic, patience_seconds=40)
             if any(stable != high for stable, high in ends.values()):
                 raise SystemExit(f"open for more than 40 s: {ends}")
