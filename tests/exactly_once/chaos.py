@@ -5,6 +5,7 @@ One seed again: `--first 17 --seeds 1`. Exit code 1 when anything was lost, repe
 
 import argparse
 import contextlib
+import math
 import sys
 import tempfile
 import time
@@ -41,12 +42,20 @@ class Result:
 
 
 def run_seeds(
-    cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, at_once: int = 2, break_brokers: bool = False
+    cluster: LocalKafka,
+    seeds: Iterable[int],
+    folder: Path,
+    *,
+    at_once: int = 2,
+    break_brokers: bool = False,
+    until: float = math.inf,
 ) -> list[Result]:
     """Play seeds, several at once; prints a line for each. Seeds 0 and -1 kill and stop at every point in turn."""
     breaker = brokers.Brokers(cluster)
 
-    def one(seed: int) -> Result:
+    def one(seed: int) -> Result | None:
+        if time.monotonic() > until:
+            return None
         plan = plan_of(seed, brokers=brokers.FAULTS if break_brokers else ())
         if seed <= 0:
             plan = at_every_point("stop" if seed else "kill")
@@ -71,10 +80,12 @@ def run_seeds(
         return result
 
     with breaker.settled(), ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, seeds))
+        return [result for result in pool.map(one, seeds) if result is not None]
 
 
-def run_spark_seeds(cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, executors: bool) -> list[Result]:
+def run_spark_seeds(
+    cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, executors: bool, until: float = math.inf
+) -> list[Result]:
     """Play seeds on real Spark, one after the other: on executors of their own, or in one JVM."""
     results = []
     with contextlib.ExitStack() as stack:
@@ -82,6 +93,8 @@ def run_spark_seeds(cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, 
         driver, armed = stack.enter_context(spark.armed_driver(folder, master=master))
         victims = [v for v in spark.VICTIMS if executors or not v.startswith("executor")]
         for seed in seeds:
+            if time.monotonic() > until:
+                break
             faults, began = spark.faults_of(seed, victims=victims), time.monotonic()
             found: tuple[Finding, ...] = ()
             error = ""
@@ -141,13 +154,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
     parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no seed later than this")
     given = parser.parse_args(arguments)
+    until = time.monotonic() + given.minutes * 60
     with LocalKafka(ClusterSettings(brokers=3)) as cluster, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         seeds = range(given.first, given.first + given.seeds)
         if given.spark:
-            results = run_spark_seeds(cluster, seeds, Path(folder), executors=given.spark == "executors")
+            results = run_spark_seeds(cluster, seeds, Path(folder), executors=given.spark == "executors", until=until)
         else:
-            results = run_seeds(cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers)
+            results = run_seeds(
+                cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers, until=until
+            )
     print(table(results))  # noqa: T201 - the point
     return int(any(not result.sound for result in results))
 
