@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from discovery.core.clients import ClientKind
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.core.policy import Policy
 from discovery.doctor.diagnose import Weight, diagnose
@@ -29,6 +30,9 @@ def doctor(  # noqa: PLR0917 - typer's options
     client_version: Annotated[
         str | None, typer.Option("--client-version", help="Of kafka-clients: 2.6, 3.9, 4.1.")
     ] = None,
+    kind: Annotated[
+        ClientKind, typer.Option("--kind", help="admin: finds partitions for Spark and Flink; consumer: reads.")
+    ] = ClientKind.ADMIN,
     picture: Annotated[_File, typer.Option("--picture", help="Write the picture there (SVG).")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.5, max=60, help="Seconds each stage may take.")] = 3.0,
     *,
@@ -44,6 +48,7 @@ def doctor(  # noqa: PLR0917 - typer's options
         properties=properties,
         flink_conf=flink_conf,
         client_version=client_version,
+        kind=kind,
         system_seconds=system_connect_seconds(),
     )
     limits = Policy(

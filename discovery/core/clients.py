@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Self
 
 from discovery.core.errors import ConfigError
@@ -10,6 +11,8 @@ from discovery.core.forecast import Limits
 
 NEWEST = (4, 1)
 _SETUP_TIMEOUTS = (2, 7)
+_LEAVES_SILENCE = (3, 1)
+_WAITS_LONGER = (3, 7)
 _RECOVERY = (3, 8)
 _RECOVERS = (4, 0)
 _API_TIMEOUT = "default.api.timeout.ms"
@@ -17,6 +20,7 @@ _REQUEST_TIMEOUT = "request.timeout.ms"
 _SETUP = "socket.connection.setup.timeout.ms"
 _SETUP_MOST = "socket.connection.setup.timeout.max.ms"
 _BACKOFF_MOST = "reconnect.backoff.max.ms"
+_RETRY, _RETRY_MOST = "retry.backoff.ms", "retry.backoff.max.ms"
 _STRATEGY = "metadata.recovery.strategy"
 _SPARK = {
     (2, 4): (2, 0), (3, 0): (2, 4), (3, 1): (2, 6), (3, 2): (2, 8), (3, 3): (2, 8), (3, 4): (3, 3), (3, 5): (3, 4),
@@ -61,6 +65,16 @@ class ClientVersion:
         return (self.major, self.minor) >= _SETUP_TIMEOUTS
 
     @property
+    def admin_leaves_silence(self) -> bool:
+        """Tell whether its admin client can leave a broker that accepts and stays silent (seen from 3.1 on)."""
+        return (self.major, self.minor) >= _LEAVES_SILENCE
+
+    @property
+    def waits_longer(self) -> bool:
+        """Tell whether it waits twice as long after each failure (3.7, KIP-580)."""
+        return (self.major, self.minor) >= _WAITS_LONGER
+
+    @property
     def has_recovery(self) -> bool:
         """Tell whether it knows `metadata.recovery.strategy` (3.8, KIP-899)."""
         return (self.major, self.minor) >= _RECOVERY
@@ -71,22 +85,39 @@ class ClientVersion:
         return (self.major, self.minor) >= _RECOVERS
 
 
+class ClientKind(Enum):
+    """Which of the JVM's clients: they leave a dead broker in different ways."""
+
+    ADMIN = "admin"
+    """Finds partitions for Spark from 3.1 on and for Flink's KafkaSource."""
+    CONSUMER = "consumer"
+    """Reads: in executors and tasks; in older Spark and Flink it finds partitions, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """A client as configured."""
 
     version: ClientVersion
+    kind: ClientKind
     limits: Limits
     given: Mapping[str, str]
     """The properties that say so, without prefix."""
 
 
-def configured(version: ClientVersion, properties: Mapping[str, str], *, system_seconds: float = 127.0) -> Client:
+def configured(
+    version: ClientVersion,
+    properties: Mapping[str, str],
+    *,
+    kind: ClientKind = ClientKind.ADMIN,
+    system_seconds: float = 127.0,
+) -> Client:
     """Join a version's defaults with what was configured.
 
     Args:
         version: Of the client.
         properties: JVM client properties without prefix; those that do not matter here are kept and not looked at.
+        kind: Which client.
         system_seconds: How long this operating system tries to connect.
 
     Raises:
@@ -103,8 +134,17 @@ def configured(version: ClientVersion, properties: Mapping[str, str], *, system_
         setup_seconds=setup,
         setup_most_seconds=_seconds(properties, _SETUP_MOST, 30_000),
         system_seconds=system_seconds,
+        **_ways_of(version, properties, kind),
     )
-    return Client(version=version, limits=limits, given=dict(properties))
+    return Client(version=version, kind=kind, limits=limits, given=dict(properties))
+
+
+def _ways_of(version: ClientVersion, properties: Mapping[str, str], kind: ClientKind) -> dict[str, float]:
+    if kind is ClientKind.ADMIN:
+        return {"silent_escape": 0.5 if version.admin_leaves_silence else 0.0}
+    wait = _seconds(properties, _RETRY, 100)
+    most = _seconds(properties, _RETRY_MOST, 1_000) if version.waits_longer else wait
+    return {"retry_seconds": wait, "retry_most_seconds": max(wait, most)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 The JVM client tries its list one address after the other: while one connection is being made, no other is tried. From
 2.7 on an address that was not tried yet goes first, in random order, so what precedes the first living address is a
-draw without replacement; before, any address may be drawn again, only the one that failed just now is left out. Each
-kind of death costs a time of its own, and the call ends when its API timeout does (facts: docs/explanation/starts.md).
+draw without replacement; before, any address may be drawn again. Each kind of death costs a time of its own, and the
+call ends when its API timeout does. Where these rules come from: docs/explanation/starts.md.
 """
 
 import math
@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import product
 
 _JITTER = 0.2
 """The JVM client varies a connection setup timeout by so much, both ways."""
+_NOTHING = 1e-12
 _EXACT = 12
 """Up to so many black holes the sum of their timeouts is computed exactly, beyond it as a normal distribution."""
 
@@ -50,6 +52,12 @@ class Limits:
     system_seconds: float = 127.0
     """How long the operating system tries to connect: 127 s with Linux's 6 repetitions."""
     unreachable_seconds: float = 3.1
+    silent_escape: float = 1.0
+    """How probably a silent broker is left after each request timeout. An admin client sets two timers of the same
+    length, and the one that fires first decides: it leaves with about 1/2, and before 3.1, which has one, never."""
+    retry_seconds: float = 0.0
+    """A consumer waits so long after each failed attempt, twice as long each time; an admin client does not wait."""
+    retry_most_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a timeout of nothing: the client would try for ever within no time.
@@ -57,13 +65,18 @@ class Limits:
         Raises:
             ValueError: a duration is not above 0.
         """
-        if min(getattr(self, name) or math.inf for name in self.__dataclass_fields__) <= 0 or not self.api_seconds:
+        needed = (self.api_seconds, self.request_seconds, self.connect_seconds, self.unreachable_seconds)
+        if min(needed) <= 0 or min(self.retry_seconds, self.retry_most_seconds) < 0 or not 0 <= self.silent_escape <= 1:
             raise ValueError(f"durations must be above 0: {self}")
 
     @property
     def connect_seconds(self) -> float:
         """How long one connect to a black hole takes."""
         return self.system_seconds if self.setup_seconds is None else min(self.setup_seconds, self.system_seconds)
+
+    def waited_seconds(self, failed: int) -> float:
+        """Return how long a client waits altogether after so many failed attempts."""
+        return math.fsum(min(self.retry_most_seconds, self.retry_seconds * 2.0 ** min(n, 60)) for n in range(failed))
 
     @property
     def varies(self) -> bool:
@@ -148,7 +161,7 @@ def forecast(listed: Listed, limits: Limits) -> Forecast:
     Returns:
         All ways, most of them with a probability above 0.
 
-    Runs: anywhere (pure); O(entries ** 3) at worst.
+    Runs: anywhere (pure); O(entries ** 4) at worst.
     """
     if listed.total == listed.of(Death.UNRESOLVABLE):  # the constructor itself refuses
         return Forecast(starts=(Start(probability=1.0, seconds=0.0, failed=True),))
@@ -159,19 +172,35 @@ def forecast(listed: Listed, limits: Limits) -> Forecast:
 
 
 def _modern(listed: Listed, limits: Limits) -> Iterator[Start]:
-    """From 2.7 on: entries in random order, each once; refused ones cost nothing and are left out."""
+    """From 2.7 on: entries in random order, each once; refused ones are left out where they cost nothing."""
     holes, silent = listed.of(Death.BLACK_HOLE), listed.of(Death.SILENT)
     unreachable, locked = listed.of(Death.UNREACHABLE), listed.of(Death.LOCKED)
+    refused = listed.of(Death.REFUSED) if limits.retry_seconds else 0
     ending = listed.living + locked
-    entries = holes + silent + unreachable + ending
-    for i in range(holes + 1):
-        for j in range(silent + 1):
-            for k in range(unreachable + 1):
-                ways = math.comb(holes, i) * math.comb(silent, j) * math.comb(unreachable, k)
-                before = ways / math.comb(entries, i + j + k)
-                reached = before * ending / (entries - i - j - k)
-                fixed = j * limits.request_seconds + k * limits.unreachable_seconds
-                yield from _ended(reached, locked / ending, fixed, i, limits)
+    entries = holes + silent + unreachable + refused + ending
+    for i, j, k, m in product(range(holes + 1), range(silent + 1), range(unreachable + 1), range(refused + 1)):
+        dead = i + j + k + m
+        ways = math.comb(holes, i) * math.comb(silent, j) * math.comb(unreachable, k) * math.comb(refused, m)
+        reached = ways / math.comb(entries, dead) * ending / (entries - dead)
+        fixed = k * limits.unreachable_seconds + limits.waited_seconds(dead)
+        for share, seconds in _silences(j, limits):
+            yield from _ended(reached * share, locked / ending, fixed + seconds, i, limits)
+
+
+def _silences(silent: int, limits: Limits) -> Iterator[tuple[float, float]]:
+    """Return how long so many silent brokers hold a client, with probabilities."""
+    escape, rest = limits.silent_escape, 1.0
+    if silent and not escape:
+        yield 1.0, math.inf
+        return
+    rounds = silent
+    while rounds * limits.request_seconds < limits.api_seconds and rest > _NOTHING:
+        again = rounds - silent
+        share = math.comb(max(rounds - 1, 0), again) * escape**silent * (1 - escape) ** again if silent else 1.0
+        rest -= share
+        yield share, rounds * limits.request_seconds
+        rounds += 1
+    yield max(0.0, rest), math.inf
 
 
 def _ended(probability: float, locked: float, fixed: float, holes: int, limits: Limits) -> Iterator[Start]:
@@ -215,11 +244,14 @@ def _uniform_sum(n: int, x: float) -> tuple[float, float]:
 
 
 def _old(listed: Listed, limits: Limits) -> Iterator[Start]:
-    """Before 2.7: any entry but the one that failed just now, until the API timeout ends."""
+    """Before 2.7: any entry each time, but for an admin client the one that failed just now."""
+    rests = not limits.retry_seconds  # a consumer comes back later than an entry's own back-off ends
+    wait = limits.retry_seconds
     counts = {
-        Death.BLACK_HOLE: (listed.of(Death.BLACK_HOLE), limits.connect_seconds),
-        Death.SILENT: (listed.of(Death.SILENT), limits.request_seconds),
-        Death.UNREACHABLE: (listed.of(Death.UNREACHABLE), limits.unreachable_seconds),
+        Death.BLACK_HOLE: (listed.of(Death.BLACK_HOLE), limits.connect_seconds + wait),
+        Death.SILENT: (listed.of(Death.SILENT), limits.request_seconds + wait if limits.silent_escape else math.inf),
+        Death.UNREACHABLE: (listed.of(Death.UNREACHABLE), limits.unreachable_seconds + wait),
+        Death.REFUSED: (0 if rests else listed.of(Death.REFUSED), wait),
     }
     pending: dict[tuple[float, Death | None], float] = {(0.0, None): 1.0}
     while pending:
@@ -231,8 +263,9 @@ def _old(listed: Listed, limits: Limits) -> Iterator[Start]:
         yield Start(probability=probability * listed.of(Death.LOCKED) / entries, seconds=elapsed, failed=True)
         for death, count in left.items():
             share = probability * count / entries
-            after = elapsed + counts[death][1]
+            after = round(elapsed + counts[death][1], 6)
             if share and after >= limits.api_seconds:
                 yield Start(probability=share, seconds=limits.api_seconds, failed=True)
             elif share:
-                pending[after, death] = pending.get((after, death), 0.0) + share
+                key = after, death if rests else None
+                pending[key] = pending.get(key, 0.0) + share

@@ -9,7 +9,7 @@ from discovery.config.client_options import ClientOptions, map_client_options
 from discovery.config.client_tables import COMPOSED, RENAMED, SAME, STORES
 from discovery.config.hosts import is_loopback
 from discovery.config.material import open_stores
-from discovery.core.clients import NEWEST, Client, ClientVersion, configured
+from discovery.core.clients import NEWEST, Client, ClientKind, ClientVersion, configured
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 
@@ -51,6 +51,7 @@ def described(
     properties: Path | None = None,
     flink_conf: Path | None = None,
     client_version: str | None = None,
+    kind: ClientKind = ClientKind.ADMIN,
     system_seconds: float = 127.0,
 ) -> Described:
     """Join files and options; what is written later in this list of arguments wins, `bootstrap` wins over all.
@@ -61,6 +62,7 @@ def described(
         properties: A Java properties file of the client.
         flink_conf: Flink's YAML or a `WITH` clause's lines; every `…properties.NAME` is the client's NAME.
         client_version: Of kafka-clients; else what Spark's packages bring, else the newest.
+        kind: Admin client or consumer.
         system_seconds: How long this system tries to connect.
 
     Raises:
@@ -88,7 +90,7 @@ def described(
     known = {name: value for name, value in wanted.items() if _is_ours(name)}
     return Described(
         addresses=parse_bootstrap_servers(listed, option="--bootstrap" if bootstrap else _LIST),
-        client=configured(version, kafka, system_seconds=system_seconds),
+        client=configured(version, kafka, kind=kind, system_seconds=system_seconds),
         options=open_stores(map_client_options(known)),
         origin=origin,
         remote_executors=_is_distributed(read.surroundings),

@@ -20,7 +20,7 @@ _COSTS = {
     Death.REFUSED: "costs a client milliseconds",
     Death.UNREACHABLE: "costs a client about 3 s",
     Death.BLACK_HOLE: "holds a client for {connect:.0f} s",
-    Death.SILENT: "holds a client for {request:.0f} s",
+    Death.SILENT: "holds a client for {request:.0f} s or longer",
     Death.UNRESOLVABLE: "dropped by a client at its start",
     Death.LOCKED: "ends a client at once",
 }
@@ -35,7 +35,10 @@ def report(diagnosis: Diagnosis) -> Text:
     facts, described = diagnosis.facts, diagnosis.described
     count = f"{len(facts.listed)} address{'es' if len(facts.listed) > 1 else ''}"
     cluster = facts.cluster_ids[0] if facts.cluster_ids else "unknown: nobody answered"
-    lines.append(f"{count}, cluster {cluster}\n{described.client.version} ({described.origin})\n\n")
+    lines.append(
+        f"{count}, cluster {cluster}\n{described.client.version}, {described.client.kind.value} "
+        f"({described.origin})\n\n"
+    )
     for line in _addresses(diagnosis):
         lines.append_text(line)
     lines.append("\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from discovery.core.clients import ClientVersion, configured, contradictions
+from discovery.core.clients import ClientKind, ClientVersion, configured, contradictions
 from discovery.core.errors import ConfigError
 
 OLD, MID, NEW = ClientVersion(2, 6), ClientVersion(3, 9), ClientVersion(4, 1)
@@ -42,6 +42,14 @@ def test_given_no_settings_when_configured_then_the_defaults_of_the_version_hold
     assert (limits.api_seconds, limits.request_seconds, limits.setup_seconds) == (60, 30, 10)
     assert limits.system_seconds == 63
     assert configured(NEW, {"request.timeout.ms": "90000"}).limits.api_seconds == 90
+
+
+def test_given_both_kinds_when_configured_then_each_leaves_the_dead_in_its_way() -> None:
+    assert [configured(v, {}).limits.silent_escape for v in (OLD, ClientVersion(3, 1), NEW)] == [0, 0.5, 0.5]
+    reader = configured(NEW, {}, kind=ClientKind.CONSUMER).limits
+    assert (reader.silent_escape, reader.retry_seconds, reader.retry_most_seconds) == (1, 0.1, 1)
+    older = configured(OLD, {"retry.backoff.ms": "300"}, kind=ClientKind.CONSUMER).limits
+    assert (older.retry_seconds, older.retry_most_seconds) == (0.3, 0.3)
 
 
 def test_given_a_timeout_that_is_none_when_configured_then_it_is_named() -> None:

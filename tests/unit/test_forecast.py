@@ -84,6 +84,30 @@ def test_given_a_silent_broker_when_forecast_then_it_costs_the_request_timeout()
     assert of(1, silent=2).failure == pytest.approx(1 / 3)  # two times 30 s are the whole 60 s
 
 
+def test_given_an_admin_client_when_a_broker_is_silent_then_it_stays_there_round_after_round() -> None:
+    half = Limits(silent_escape=0.5, request_seconds=10, api_seconds=35)
+    found = of(1, half, silent=1)
+    assert found.failure == pytest.approx(0.5 * 0.125)
+    assert {round(one.seconds): round(one.probability, 4) for one in found.starts if not one.failed} == {
+        0: 0.5,
+        10: 0.25,
+        20: 0.125,
+        30: 0.0625,
+    }
+    for limits in (Limits(silent_escape=0), Limits(silent_escape=0, setup_seconds=None)):
+        assert of(1, limits, silent=1).failure == 0.5
+    assert of(1, Limits(silent_escape=0.5, request_seconds=0.5), silent=3).failure < 1e-9
+
+
+def test_given_a_consumer_when_entries_refuse_then_it_waits_longer_after_each() -> None:
+    consumer = Limits(retry_seconds=0.1, retry_most_seconds=1)
+    assert consumer.waited_seconds(6) == pytest.approx(0.1 + 0.2 + 0.4 + 0.8 + 1 + 1)
+    assert of(1, consumer, refused=1).delay_seconds == pytest.approx(0.05)
+    old = Limits(setup_seconds=None, retry_seconds=0.1, retry_most_seconds=0.1)
+    assert of(1, old, refused=1).delay_seconds == pytest.approx(0.1)  # it may draw the same one again and again
+    assert of(1, old, silent=1).failure == pytest.approx(1 / 4)
+
+
 def test_given_an_unreachable_host_when_forecast_then_it_costs_three_seconds() -> None:
     assert of(1, unreachable=1).delay_seconds == pytest.approx(3.1 / 2)
     assert of(1, OLD, unreachable=1).delay_seconds == pytest.approx(3.1 / 2)
@@ -120,7 +144,7 @@ def test_given_no_list_or_no_time_when_asked_then_it_is_refused() -> None:
     for living, dead in ((0, 0), (-1, 2), (1, -1)):
         with pytest.raises(ValueError, match="a list has"):
             Listed(living=living, dead={HOLE: dead})
-    for name in ("api_seconds", "request_seconds", "setup_seconds"):
+    for name in ("api_seconds", "request_seconds", "setup_seconds", "retry_seconds", "silent_escape"):
         with pytest.raises(ValueError, match="above 0"):
             Limits(**{name: -1.0})
     with pytest.raises(ValueError, match="above 0"):
@@ -129,16 +153,25 @@ def test_given_no_list_or_no_time_when_asked_then_it_is_refused() -> None:
 
 @given(
     living=st.integers(0, 8),
-    dead=st.dictionaries(st.sampled_from(Death), st.integers(0, 9), min_size=1),
+    dead=st.dictionaries(st.sampled_from(Death), st.integers(0, 4), min_size=1),
     setup=st.sampled_from([None, 1.0, 10.0, 40.0]),
     api=st.sampled_from([5.0, 30.0, 60.0]),
+    escape=st.sampled_from([0.0, 0.5, 1.0]),
+    retry=st.sampled_from([0.0, 0.1]),
 )
-def test_given_any_list_when_forecast_then_probabilities_sum_to_one_and_no_start_outlasts_its_limit(
-    living: int, dead: dict[Death, int], setup: float | None, api: float
+def test_given_any_list_when_forecast_then_probabilities_sum_to_one_and_no_start_outlasts_its_limit(  # noqa: PLR0917 - drawn by name
+    living: int, dead: dict[Death, int], setup: float | None, api: float, escape: float, retry: float
 ) -> None:
     if living + sum(dead.values()) == 0:
         return
-    limits = Limits(api_seconds=api, setup_seconds=setup, request_seconds=api / 2)
+    limits = Limits(
+        api_seconds=api,
+        setup_seconds=setup,
+        request_seconds=api / 2,
+        silent_escape=escape,
+        retry_seconds=retry,
+        retry_most_seconds=1.0,
+    )
     found = forecast(Listed(living=living, dead=dead), limits)
     assert sum(one.probability for one in found.starts) == pytest.approx(1)
     assert all(0 <= one.seconds <= api for one in found.starts)
