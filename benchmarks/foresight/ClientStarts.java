@@ -18,13 +18,14 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Starts real clients, each on a thread of its own, and tells how each start ended.
  *
+ * Arguments: a living broker, with which the classes are loaded first, and how many milliseconds starts are apart.
  * One line of standard input per client: id, what it does (admin, consumer, producer, group), topic, properties as
  * name=value, all separated by tabs. One line of output per client: id, ok or failed, seconds, the error.
  */
 public class ClientStarts {
-    private static final int APART_MILLISECONDS = 8;
-
     public static void main(String[] arguments) throws Exception {
+        warmUp(arguments[0]);
+        int apart = Integer.parseInt(arguments[1]);
         List<Thread> threads = new ArrayList<>();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -35,13 +36,25 @@ public class ClientStarts {
         }
         for (Thread thread : threads) {
             thread.start();
-            Thread.sleep(APART_MILLISECONDS); // all constructors at once would measure the processor
+            Thread.sleep(apart); // all constructors at once would measure the processor
         }
         for (Thread thread : threads) {
             thread.join();
         }
         System.out.flush();
         Runtime.getRuntime().halt(0); // closing a client that waits would take its time
+    }
+
+    private static void warmUp(String servers) {
+        for (String what : new String[] {"admin", "admin", "list"}) {
+            try {
+                Properties properties = new Properties();
+                properties.setProperty("bootstrap.servers", servers);
+                start(what, "", properties);
+            } catch (Exception failure) {
+                System.err.println("warm-up: " + told(failure));
+            }
+        }
     }
 
     private static void run(String[] parts) {
@@ -65,6 +78,12 @@ public class ClientStarts {
             case "admin" -> Admin.create(properties).describeCluster().nodes().get();
             case "consumer" -> read(new KafkaConsumer<>(properties, new ByteArrayDeserializer(),
                 new ByteArrayDeserializer()), topic);
+            case "list" -> {
+                try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(),
+                        new ByteArrayDeserializer())) {
+                    consumer.listTopics();
+                }
+            }
             case "producer" -> write(properties, topic);
             case "group" -> new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())
                 .committed(java.util.Set.of(new TopicPartition(topic, 0)));

@@ -55,6 +55,15 @@ KAFKA = ArtifactSet(
         Dependency(organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.24.3"),
     ),
 )
+OLD_CLIENT = ArtifactSet(
+    folder_name="kafka-clients-2.6.3",
+    title="Kafka's client 2.6.3",
+    checksum_file="jars_client_2_6.txt",
+    dependencies=(
+        Dependency(organisation="org.apache.kafka", name="kafka-clients", revision="2.6.3"),
+        Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
+    ),
+)
 NATIVE_CONNECTOR = ArtifactSet(
     folder_name="spark-sql-kafka-4.2.0",
     title="Spark's own Kafka connector 4.2.0",

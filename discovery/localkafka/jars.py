@@ -11,11 +11,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from discovery.localkafka.artifacts import KAFKA, NATIVE_CONNECTOR, ArtifactSet
+from discovery.localkafka.artifacts import KAFKA, NATIVE_CONNECTOR, OLD_CLIENT, ArtifactSet
 from discovery.localkafka.folders import cache_folder
 from discovery.localkafka.ivy import DownloadError, retrieve
 
-__all__ = ["KAFKA", "NATIVE_CONNECTOR", "DownloadError", "ensure", "kafka_jars", "native_connector_jars", "verify"]
+__all__ = [
+    "KAFKA",
+    "NATIVE_CONNECTOR",
+    "DownloadError",
+    "client_jars",
+    "ensure",
+    "kafka_jars",
+    "native_connector_jars",
+    "verify",
+]
 
 
 def kafka_jars() -> list[Path]:
@@ -33,6 +42,14 @@ def kafka_jars() -> list[Path]:
 def native_connector_jars() -> list[Path]:
     """Return the jars of Spark's native `kafka` source, for comparisons; see `kafka_jars`."""
     return ensure(NATIVE_CONNECTOR)
+
+
+def client_jars() -> dict[str, list[Path]]:
+    """Return class paths of Kafka's client by version: an old one, Spark's, the newest; see `kafka_jars`."""
+    old, logging = ensure(OLD_CLIENT), [jar for jar in kafka_jars() if jar.name.startswith("slf4j-api")]
+    versions = {"3.9": native_connector_jars(), "4.1": kafka_jars()}
+    found = {v: [j for j in jars if j.name.startswith("kafka-clients-")] + logging for v, jars in versions.items()}
+    return {"2.6": old, **found}
 
 
 def ensure(artifacts: ArtifactSet, *, cache: Path | None = None) -> list[Path]:
