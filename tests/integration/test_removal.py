@@ -1,0 +1,119 @@
+"""The removal gate on a real cluster: not, then safe, then done; and unknown wherever something is not told."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ADMIN_USER, ClusterSettings
+
+pytestmark = pytest.mark.kafka
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{ADMIN_USER}",
+}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalKafka]:
+    """Four brokers that check permissions; `alice` may describe one topic."""
+    settings = ClusterSettings(
+        brokers=4, sasl_users={"alice": "secret"}, extra_properties=ACLS, controller_properties=ACLS
+    )
+    with LocalKafka(settings) as made:
+        made.create_topic("kept", assignment=[[1, 2, 4], [2, 3, 1]], config={"min.insync.replicas": "2"})
+        made.create_topic("only", assignment=[[4]])
+        made.create_topic("strict", assignment=[[1, 2, 4]], config={"min.insync.replicas": "3"})
+        admin = AdminClient({"bootstrap.servers": made.bootstrap_servers, **made.client_options})
+        allowed = AclBinding(
+            ResourceType.TOPIC, "kept", ResourcePatternType.LITERAL, "User:alice", "*",
+            AclOperation.ALL, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        for future in admin.create_acls([allowed]).values():
+            future.result(20)
+        yield made
+
+
+def login(folder: Path, cluster: LocalKafka, user: str) -> Path:
+    options = cluster.client_options
+    password = options["sasl.password"] if user == ADMIN_USER else "secret"
+    file = folder / f"{user}.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={PLAIN} required username="{user}" password="{password}";\n'
+    )
+    return file
+
+
+def ask(cluster: LocalKafka, file: Path, *more: str, brokers: str = "4") -> tuple[int, Mapping[str, Any]]:
+    """Run the command as a user would; return its exit code and what it said."""
+    command = [sys.executable, "-m", "discovery.cli", "removal", "--brokers", brokers, "--json"]
+    command += ["--bootstrap", cluster.bootstrap_servers, "--properties", str(file), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "secret" not in done.stdout + done.stderr
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def subjects(said: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {finding["code"]: finding["subjects"] for finding in said["findings"]}
+
+
+def test_given_a_login_that_sees_one_topic_when_asked_then_the_verdict_is_never_safe(
+    cluster: LocalKafka, tmp_path: Path
+) -> None:
+    file = login(tmp_path, cluster, "alice")
+    for flags in ((), ("--temporary",), ("--verify",)):
+        code, said = ask(cluster, file, *flags, brokers="9")
+        assert (code, said["verdict"]) == (4, "unknown"), said
+    assert any("grant Describe on all topics" in finding["sentence"] for finding in said["findings"])
+
+
+def test_given_a_broker_in_use_when_it_is_emptied_and_removed_then_not_becomes_safe_and_is_confirmed(
+    cluster: LocalKafka, tmp_path: Path
+) -> None:
+    file, plan = login(tmp_path, cluster, ADMIN_USER), tmp_path / "plan.json"
+    code, said = ask(cluster, file, "--plan", str(plan))
+    assert (code, said["verdict"]) == (1, "not"), said
+    found = subjects(said)
+    assert (found["last-replica"], found["below-min"]) == (["only-0"], ["strict-0"])
+    assert found["replicas"] == ["kept-0"]
+    moves = {(m["topic"], m["partition"]): m["replicas"] for m in json.loads(plan.read_text())["partitions"]}
+    assert set(moves) == {("kept", 0), ("only", 0), ("strict", 0)}
+    assert all(4 not in replicas for replicas in moves.values())
+    code, said = ask(cluster, file, "--temporary")
+    assert code == 1
+    cluster.reassign_off([4])
+    code, said = ask(cluster, file)
+    assert (code, said["verdict"]) == (0, "safe"), said
+    code, said = ask(cluster, file, "--verify")
+    assert (code, list(subjects(said))[0]) == (1, "still-listed")
+    cluster.terminate([4])
+    cluster.wait_registered([4], registered=False)
+    code, said = ask(cluster, file, "--verify")
+    assert (code, said["sentence"]) == (0, "complete: nothing in the cluster depends on 4 any more"), said
+
+
+def test_given_brokers_that_freeze_when_asked_then_the_verdict_is_unknown(cluster: LocalKafka, tmp_path: Path) -> None:
+    file = login(tmp_path, cluster, ADMIN_USER)
+    living = cluster.living_ids()
+    cluster.pause(living)
+    try:
+        code, said = ask(cluster, file, "--timeout", "3")
+    finally:
+        cluster.resume(living)
+    assert (code, said["verdict"]) == (4, "unknown"), said
