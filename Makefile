@@ -97,6 +97,10 @@ demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands
 demo-sidecar: setup ## The same incident with jobs that follow a service (4 minutes)
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
+.PHONY: chaos-predict
+chaos-predict: setup ## What doctor and removal gate foretell, beside what brokers and clients 2.6, 3.9, 4.1 then do (12 minutes)
+	$(BIN)/python -m benchmarks.foresight
+
 .PHONY: test-long
 test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
 	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from discovery.core.clients import Client, ClientVersion, contradictions
+from discovery.core.clients import Client, ClientVersion, configured, contradictions
 from discovery.core.forecast import Death, Forecast, Limits, Listed, forecast
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.doctor.facts import Facts, Seen
@@ -95,7 +95,8 @@ def _list(facts: Facts) -> Iterator[Finding]:
         text = "No name of the list resolves: the client refuses to start at once (No resolvable bootstrap urls)."
         yield Finding(code="no-name", weight=Weight.GRAVE, sentence=text)
     elif not living:
-        text = f"None of the {total} addresses of the list is alive: no start can succeed until the list is changed."
+        who = "The one address of the list is dead" if total == 1 else f"None of the {total} addresses is alive"
+        text = f"{who}: no start can succeed until the list is changed."
         yield Finding(code="none-alive", weight=Weight.GRAVE, sentence=text)
     else:
         dead = [seen for seen in facts.listed if seen.death is not None]
@@ -213,7 +214,8 @@ def _changes(facts: Facts, described: Described) -> Iterator[Advice]:
         text = f"Make the list {','.join(str(seen.address) for seen in living)}"
         yield Advice(code="new-list", sentence=text, after=forecast(Listed(living=len(living)), limits))
     if not version.has_setup_timeout:
-        newer = replace(limits, setup_seconds=10.0)
+        client = described.client
+        newer = configured(_MODERN, client.given, kind=client.kind, system_seconds=limits.system_seconds).limits
         text = f"Upgrade {version} to {_MODERN} or later"
         yield Advice(code="upgrade", sentence=text, after=forecast(counts, newer))
     elif limits.setup_seconds is not None and limits.setup_seconds > 2:  # noqa: PLR2004 - what the advice would set
