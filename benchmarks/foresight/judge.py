@@ -11,6 +11,7 @@ _SURE = 1e-9
 _UNLIKELY = 0.001
 """A count of failures that a true prediction would bring less often than this proves the prediction wrong."""
 _FACTOR = 1.5
+_ALIKE_SECONDS = 0.5
 _FLOOR_SECONDS = 1.0
 """Shorter times count as this: starting a client costs the processor so much."""
 
@@ -41,11 +42,12 @@ class Judged:
 
 
 def starts_needed(forecast: Forecast, *, sure: int, unsure: int) -> int:
-    """Return how many starts show whether a prediction is right.
+    """Return how many starts show whether a prediction is right: few where all end alike, and take as long.
 
     Runs: anywhere (pure).
     """
-    return sure if is_sure(forecast) else unsure
+    spread = max(abs(one.seconds - forecast.mean_seconds) for one in forecast.starts)
+    return sure if is_sure(forecast) and spread < _ALIKE_SECONDS else unsure
 
 
 def is_sure(forecast: Forecast) -> bool:
