@@ -16,6 +16,7 @@ from discovery.core.model import (
     TopicName,
 )
 from discovery.kafka import codes
+from discovery.kafka.settings import PROBE_TOPIC
 from discovery.kafka.tls import is_tls_failure
 
 
@@ -105,6 +106,9 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
     known: list[TopicMetadata] = []
     unknown: list[TopicName] = []
     for topic in metadata.topics.values():
+        if topic.topic == PROBE_TOPIC:
+            # It is asked for to hear of brokers. A login that may not describe all topics is told that it is forbidden.
+            continue
         if topic.error is None:
             known.append(topic_of(topic))
         elif topic.error.code() in codes.UNKNOWN_TOPIC:
