@@ -56,6 +56,8 @@ class Submitted:
     def __init__(self, folder: Path, servers: str, *, protected: bool) -> None:
         self.folder, self.protected = folder, protected
         self.checkpoint = folder / "checkpoint"
+        self.failed: int | None = None
+        """How many of its starts failed; None: it was not stopped yet."""
         folder.mkdir(parents=True, exist_ok=True)
         script = folder / "job.py"
         script.write_text(JOB.format(servers=servers, topic=TOPIC, checkpoint=self.checkpoint))
@@ -111,7 +113,15 @@ class Submitted:
         return None
 
     def stop(self) -> int:
-        """End it as an operator would."""
+        """End it as an operator would; keeps how many of its starts had failed until then."""
+        if self.failed is None and not self.protected:
+            self.failed = self._failures()
+        code = self._end()
+        if self.failed is None:
+            self.failed = self._failures()  # the report is written at the end
+        return code
+
+    def _end(self) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
         try:
@@ -120,8 +130,8 @@ class Submitted:
             os.killpg(self.process.pid, signal.SIGKILL)
             return self.process.wait()
 
-    def failures(self) -> int:
-        """Return how many of its starts failed, so far as it is over."""
+    def _failures(self) -> int:
+        """Return how many of its starts have failed."""
         if self.protected:
             return int(json.loads(self.report_file.read_text())["failures"]) if self.report_file.exists() else 0
         return int(not self.alive and self.process.returncode not in (0, -signal.SIGTERM, 128 + signal.SIGTERM))
@@ -232,7 +242,7 @@ def incident() -> Result:
         found["back_after_seconds"] = back
         for jobs in starts.values():
             jobs[1].stop()
-        found["failed_starts"] = {kind: sum(job.failures() for job in jobs) for kind, jobs in starts.items()}
+        found["failed_starts"] = {kind: sum(job.failed or 0 for job in jobs) for kind, jobs in starts.items()}
         found["without_died_of"] = None if back["without"] else starts["without"][1].died_of()
     say(f"{found}")
     return found
