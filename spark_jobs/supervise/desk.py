@@ -60,6 +60,8 @@ class Desk:
     state_dir: Path | None
     client: Mapping[str, str] = field(default_factory=dict)
     """Connection options (JVM names) for lists that come without: those found on a command line."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set it to end every wait for a living broker."""
     _followed: list[_Followed] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,7 +82,7 @@ class Desk:
         options = _connection(self.client if client is None else client)
         with self._lock:
             one = self._find(listed, options) or self._follow(listed, options)
-        return _shown(one, wait_seconds)
+        return _shown(one, wait_seconds, self.over)
 
     def knows(self, servers: str) -> bool:
         """Tell whether a list is followed already, or is an endpoint of ours."""
@@ -125,11 +127,11 @@ def _is_of(one: _Followed, listed: tuple[BrokerAddress, ...]) -> bool:
     return any(str(address) in known or str(address) == one.running.endpoint.address for address in listed)
 
 
-def _shown(one: _Followed, wait_seconds: float) -> Vetted:
+def _shown(one: _Followed, wait_seconds: float, over: threading.Event) -> Vetted:
     feed, endpoint = one.running.feed, one.running.endpoint
     deadline = time.monotonic() + wait_seconds
     view = feed.view()
-    while not _enough(view, one.since) and time.monotonic() < deadline:
+    while not _enough(view, one.since) and time.monotonic() < deadline and not over.is_set():
         view = feed.wait(view.version, 0.2)
     living = _living(view)
     ready = bool(living) and endpoint.wait_ready(max(1.0, deadline - time.monotonic()))

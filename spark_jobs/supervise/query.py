@@ -71,7 +71,7 @@ def run_query(
     Runs: the driver's thread that calls it; blocks as long as the query lives.
     """
     given, over = dict(client or {}), stop or threading.Event()
-    desk = Desk(state_dir=state_dir or default_state_dir())
+    desk = Desk(state_dir=state_dir or default_state_dir(), over=over)
     attempts: list[Attempt] = []
     failed: list[Run] = []
     try:

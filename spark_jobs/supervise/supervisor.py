@@ -58,6 +58,7 @@ class Supervisor:
         """End the job and the supervision; the signal is passed on."""
         self._signal = number
         self._over.set()
+        self.injector.desk.over.set()
         if self._job is not None:
             self._job.stop(number)
 
@@ -68,6 +69,8 @@ class Supervisor:
             start = self.injector.prepare(wait_seconds=self.vet_seconds)
             self._tell(start.say)
             finding, code = self._once(start)
+            if code is None and self._over.is_set():
+                code = -self._signal  # it was not even started
             self._attempts.append(
                 Attempt(
                     began_wall=wall,

@@ -91,6 +91,16 @@ def test_given_a_running_job_when_run_is_asked_to_end_then_the_job_hears_it_and_
     assert json.loads((tmp_path / "report.json").read_text())["outcome"] == "stopped"
 
 
+def test_given_run_still_waits_for_a_broker_when_it_is_asked_to_end_then_it_does_so_at_once(tmp_path: Path) -> None:
+    line = command(tmp_path, "", "--vet-timeout", "600", "--verbose", arguments=("--brokers", "127.0.0.1:1"))
+    with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert any("refused" in said for said in running.stderr)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+    assert (running.returncode, started(tmp_path)) == (128 + signal.SIGTERM, 0)
+
+
 def test_given_no_such_program_when_run_then_one_line_says_so(tmp_path: Path) -> None:
     line = [sys.executable, "-c", _MAIN, "run", "--state-dir", str(tmp_path), "--", "no-such-program"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=_SECONDS, check=False)
