@@ -139,6 +139,16 @@ class GroupNotes:
         deadline = time.monotonic() + timeout_seconds
         patiently(lambda left: self._commit(raw, left), deadline, "write the sink's control record")
 
+    def connect(self) -> None:
+        """Begin to look for the group's coordinator, so that several groups do it at the same time.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+
+        Runs: workers and driver; returns at once.
+        """
+        self._opened()
+
     @property
     def metadata(self) -> Any:
         """What `Transaction.attach` needs to know of this group: it has no members."""

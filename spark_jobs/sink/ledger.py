@@ -33,6 +33,16 @@ class SinkLedger:
         )
         self._control = GroupNotes(plan.access, group=control_group(options.sink_id), topic=options.marker_topic)
 
+    def connect(self) -> "SinkLedger":
+        """Begin to connect for everything at once; returns at once.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+        """
+        for notes in (self._markers, self._glanced, self._control):
+            notes.connect()
+        return self
+
     def markers(self, lanes: Collection[int], *, timeout_seconds: float) -> Mapping[int, Marker]:
         """Return the markers of these lanes; a lane without one is absent.
 
@@ -99,7 +109,7 @@ def kept_ledger(plan: SinkPlan) -> SinkLedger:
     key = (plan.options.sink_id, plan.options.marker_topic, tuple(sorted(plan.options.client.connection.items())))
     if key not in _kept:
         _kept.clear()
-        _kept[key] = SinkLedger(plan)
+        _kept[key] = SinkLedger(plan).connect()
     return _kept[key]
 
 

@@ -323,7 +323,7 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
     if len({(report.query_id, report.batch_id) for report in reports}) != 1:
         raise SinkRefusedError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
     query_id, batch_id = reports[0].query_id, reports[0].batch_id
-    control = ledger.control(timeout_seconds=timeout_seconds)
+    control = ledger.connect().control(timeout_seconds=timeout_seconds)
     if control is None or control.is_closed or control.query_id not in {"", query_id} or control.batch_id > batch_id:
         raise SinkRefusedError(
             f"{sink}: batch {batch_id} of {query_id} is not what the control record is at: {control}"
