@@ -169,6 +169,8 @@ def test_given_a_worker_and_the_driver_killed_around_the_commit_when_started_aga
         finally:
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait(60)
+            for held in armed.glob("*.held.*"):
+                held.unlink()
         assert not (armed / "step6.sent@0").exists(), "no worker was killed"
         assert not (topics.checkpoint / "commits" / "0").exists()
         again = subprocess.run(command, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False)
