@@ -42,6 +42,13 @@ _PASSING = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
+_HINTS: Mapping[int, str] = {
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ and DESCRIBE on the marker topic",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "; allow WRITE on transactional ids that begin with the sinkId",
+    KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
+}
+"""What a user can do about it, or should know."""
 _CONNECTION: Mapping[str, Any] = {
     "topic.metadata.refresh.interval.ms": 1_000,
     "reconnect.backoff.ms": 50,
@@ -377,7 +384,7 @@ def patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
             failure = exc
             error = exc.args[0]
             if error.fatal() or error.txn_requires_abort() or not (error.retriable() or error.code() in _PASSING):
-                raise TransactionError(f"could not {what}: {error.str()}") from exc
+                raise TransactionError(f"could not {what}: {error.str()}{_HINTS.get(error.code(), '')}") from exc
         time.sleep(_AGAIN_SECONDS)
     why = failure.args[0].str() if failure is not None else "no time was left"
     raise TransactionError(f"could not {what} in time: {why}") from failure

@@ -9,8 +9,9 @@ from spark_jobs.sink.options import control_group, marker_group
 from spark_jobs.sink.plan import SinkPlan
 
 _CONTROL_PARTITION = 0
+_MOST_KEPT = 4
 _kept: dict[object, "SinkLedger"] = {}
-"""One per sink in a worker process: its connection stays open over batches."""
+"""One per sink in a worker process: its connections stay open over batches."""
 
 
 class SinkLedger:
@@ -101,14 +102,17 @@ class SinkLedger:
 def kept_ledger(plan: SinkPlan) -> SinkLedger:
     """Return the ledger of this process, made at its first use.
 
-    Only of one sink: a worker that serves another query now gives the connection up. Brokers are not part of the key:
-    a client that is connected knows better than a list.
+    Few are kept: a worker that serves other queries now gives the oldest connection up. The vetted brokers are not part
+    of the key, since a connected client knows better than a list; the configured ones are: they say which cluster.
 
     Runs: workers; no I/O.
     """
-    key = (plan.options.sink_id, plan.options.marker_topic, tuple(sorted(plan.options.client.connection.items())))
+    options = plan.options
+    connection = tuple(sorted(options.client.connection.items()))
+    key = (options.sink_id, options.marker_topic, options.bootstrap, options.cluster_id, connection)
     if key not in _kept:
-        _kept.clear()
+        while len(_kept) >= _MOST_KEPT:
+            del _kept[next(iter(_kept))]
         _kept[key] = SinkLedger(plan).connect()
     return _kept[key]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from discovery.core.clock import SystemClock
-from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError
+from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName
 from discovery.feed.base import FeedView, Interest, verdicts
 from discovery.kafka.topics import TopicAdmin
@@ -90,13 +90,21 @@ def living_brokers(options: SinkOptions) -> tuple[BrokerAddress, ...]:
 
     Runs: driver; blocks <= `startupTimeout`, with living brokers under a second.
     """
+    try:
+        return _living_brokers(options, name=None if options.discovery_url else f"sink.{options.sink_id}")
+    except StateError:
+        # Another process looks for the same sink and is frozen in it: the saved view is not worth waiting for.
+        return _living_brokers(options, name=None)
+
+
+def _living_brokers(options: SinkOptions, *, name: str | None) -> tuple[BrokerAddress, ...]:
     source = SourceOptions(
         bootstrap=options.bootstrap,
         interest=Interest(topics=(options.marker_topic,)),
         client=options.client,
         startup_timeout_seconds=options.startup_timeout_seconds,
         state_dir=options.state_dir,
-        source_id=None if options.discovery_url else f"sink.{options.sink_id}",
+        source_id=name,
         cluster_id=None if options.cluster_id is None else ClusterId(options.cluster_id),
         discovery_url=options.discovery_url,
         discovery_cluster=options.discovery_cluster,

@@ -1,0 +1,49 @@
+"""How calls to Kafka are tried again, and what a refusal says."""
+
+import time
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from discovery.core.errors import TransactionError
+from discovery.kafka.transactions import patiently
+
+
+def test_given_an_error_that_passes_when_tried_again_then_the_answer_counts() -> None:
+    answers = [KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)), "answer"]
+
+    def act(_seconds: float) -> object:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert patiently(act, time.monotonic() + 60, "ask") == "answer"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "could not ask: .*; allow READ and DESCRIBE on groups"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "could not ask: .*; allow WRITE on the target"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "could not ask: .*; allow WRITE on transactional ids"),
+        (KafkaError.INVALID_TXN_STATE, "could not ask: "),
+    ],
+)
+def test_given_an_error_that_does_not_pass_when_tried_then_it_is_told_at_once_with_the_remedy(
+    code: int, said: str
+) -> None:
+    calls = []
+
+    def act(seconds: float) -> None:
+        calls.append(seconds)
+        raise KafkaException(KafkaError(code))
+
+    with pytest.raises(TransactionError, match=said):
+        patiently(act, time.monotonic() + 60, "ask")
+    assert len(calls) == 1
+
+
+def test_given_no_time_when_asked_then_nothing_is_tried() -> None:
+    with pytest.raises(TransactionError, match="could not ask in time: no time was left"):
+        patiently(lambda _: pytest.fail("it was tried"), time.monotonic() - 1, "ask")
