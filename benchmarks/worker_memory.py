@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ CASES = ((100, 10, 1_500_000), (100, 2_000, 1_500_000), (1_000, 10, 400_000), (1
 """(bytes of a value, partitions, records)."""
 
 
-def measure(bootstrap: str, topic: str, engine: str, memory_mib: int, pause_seconds: float) -> dict[str, Any]:
-    """Read a topic in a new process; MiB above its start, and how many rows came."""
-    arguments = [bootstrap, topic, engine, str(memory_mib), str(pause_seconds)]
+def measure(
+    bootstrap: str, topic: str, engine: str, memory_mib: int, pause_seconds: float, *, queries: int = 1
+) -> dict[str, Any]:
+    """Read a topic in a new process, once for each query; MiB above its start, and how many rows came."""
+    arguments = [bootstrap, topic, engine, str(memory_mib), str(pause_seconds), str(queries)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.worker_memory", "read", *arguments],
         stdout=subprocess.PIPE, text=True, check=True, timeout=300,
@@ -34,8 +37,9 @@ def measure(bootstrap: str, topic: str, engine: str, memory_mib: int, pause_seco
     return dict(json.loads(done.stdout))
 
 
-def read(bootstrap: str, topic: str, engine: str, memory_mib: str, pause_seconds: str) -> None:
-    """Read the whole topic, slowly, and print what it took."""
+def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -> None:
+    """Read the whole topic, slowly, as tasks of one query after the other, and print what it took."""
+    pause_seconds, queries = pace
     ranges = _whole(bootstrap, topic)
     settings = FetchSettings(engine=engine, max_memory_bytes=int(memory_mib) << 20)
     list(fetch([], (), settings, on_waiting=print))
@@ -44,9 +48,11 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, pause_seconds
 
         code()
     base, rows = _status("VmRSS"), 0
-    for batch in fetch(ranges, parse_bootstrap_servers(bootstrap), settings, on_waiting=print):
-        rows += batch.num_rows
-        time.sleep(float(pause_seconds))
+    for query in range(int(queries)):
+        own = replace(settings, client_options={"group.id": f"query-{query}"})
+        for batch in fetch(ranges, parse_bootstrap_servers(bootstrap), own, on_waiting=print):
+            rows += batch.num_rows
+            time.sleep(float(pause_seconds))
     print(json.dumps({"rows": rows, "base_mib": base, "peak_above_mib": _status("VmHWM") - base}))
 
 

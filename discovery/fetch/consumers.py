@@ -58,6 +58,8 @@ class CachedConsumer:
         self.all_down = False
         self._limits: Limits = limits_of(settings)
         self._poll_rows = _FIRST_ROWS
+        self._may_hold_records = False
+        """Also of partitions it has left: librdkafka drops those when it is polled."""
         self._introduced: set[TopicPartition] = set()
         self._make_client = make_client
         self._client = self._build()
@@ -75,6 +77,7 @@ class CachedConsumer:
         added = {tp: start for tp, start in starts.items() if tp not in self.positions}
         if added:
             self._introduce(added.keys() - self._introduced)
+            self._may_hold_records = True
             self._client.assign(added)
             self.positions.update(added)
 
@@ -118,7 +121,8 @@ class CachedConsumer:
 
         Runs: worker; blocks for milliseconds where something was fetched ahead.
         """
-        if self.positions:
+        if self._may_hold_records:
+            self._may_hold_records = False
             self.leave(list(self.positions))
             self._client.read({}, self.settings.batch_rows, 0.0)  # librdkafka drops what is outdated when polled
             trim()

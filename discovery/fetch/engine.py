@@ -5,6 +5,7 @@ from functools import cache
 
 from discovery.core.errors import ConfigError
 from discovery.fetch.client import ClientFactory
+from discovery.fetch.heap import share_arenas
 from discovery.fetch.python_client import PythonClient
 
 _log = logging.getLogger("kafka_discovery.fetch")
@@ -20,6 +21,7 @@ def client_factory(engine: str) -> ClientFactory:
 
     Runs: worker; the first time in a process it loads the compiled code.
     """
+    share_arenas()
     if engine == "python":
         return PythonClient
     found = _native()

@@ -84,7 +84,8 @@ def test_given_few_or_many_partitions_when_the_taker_is_slow_then_a_worker_stays
                 except BufferError:
                     producer.poll(0.1)
         assert producer.flush(60) == 0
-        found = measure(kafka_cluster.bootstrap_servers, topic, engine, 16, 0.05)
-        assert found["rows"] == 300_000
+        queries = 3 if partitions == 300 else 1
+        found = measure(kafka_cluster.bootstrap_servers, topic, engine, 16, 0.05 / queries, queries=queries)
+        assert found["rows"] == queries * 300_000
         # Above the bound: what the allocator keeps, and what a client needs for its partitions and threads.
-        assert found["peak_above_mib"] <= 16 + 40
+        assert found["peak_above_mib"] <= 16 + 40 + 10 * (queries - 1)
