@@ -15,7 +15,7 @@ from itertools import product
 
 _JITTER = 0.2
 """The JVM client varies a connection setup timeout by so much, both ways."""
-_NOTHING = 1e-12
+_NOTHING, _ROUNDING = 1e-12, 1e-9
 _EXACT = 12
 """Up to so many black holes the sum of their timeouts is computed exactly, beyond it as a normal distribution."""
 
@@ -73,6 +73,11 @@ class Limits:
     def connect_seconds(self) -> float:
         """How long one connect to a black hole takes."""
         return self.system_seconds if self.setup_seconds is None else min(self.setup_seconds, self.system_seconds)
+
+    @property
+    def least_connect_seconds(self) -> float:
+        """How long one connect to a black hole takes at least."""
+        return self.connect_seconds * (1 - _JITTER) if self.varies else self.connect_seconds
 
     def waited_seconds(self, failed: int) -> float:
         """Return how long a client waits altogether after so many failed attempts."""
@@ -178,13 +183,21 @@ def _modern(listed: Listed, limits: Limits) -> Iterator[Start]:
     refused = listed.of(Death.REFUSED) if limits.retry_seconds else 0
     ending = listed.living + locked
     entries = holes + silent + unreachable + refused + ending
+    waited = [limits.waited_seconds(dead) for dead in range(entries)]
+    left = 1.0
     for i, j, k, m in product(range(holes + 1), range(silent + 1), range(unreachable + 1), range(refused + 1)):
         dead = i + j + k + m
+        least = i * limits.least_connect_seconds + j * limits.request_seconds + k * limits.unreachable_seconds
+        if least + waited[dead] >= limits.api_seconds:
+            continue  # too late whatever happens; a long list has hundreds of thousands of these
         ways = math.comb(holes, i) * math.comb(silent, j) * math.comb(unreachable, k) * math.comb(refused, m)
         reached = ways / math.comb(entries, dead) * ending / (entries - dead)
-        fixed = k * limits.unreachable_seconds + limits.waited_seconds(dead)
+        fixed = k * limits.unreachable_seconds + waited[dead]
+        left -= reached
         for share, seconds in _silences(j, limits):
             yield from _ended(reached * share, locked / ending, fixed + seconds, i, limits)
+    if left > _ROUNDING:
+        yield Start(probability=left, seconds=limits.api_seconds, failed=True)
 
 
 def _silences(silent: int, limits: Limits) -> Iterator[tuple[float, float]]:

@@ -15,6 +15,7 @@ from discovery.doctor.inputs import Described, loopback_entries
 
 _SHOWN = 5
 _THIN = 2
+_NEVER = 1e-6
 _MODERN = ClientVersion(3, 9)
 _WORTH_PROBABILITY, _WORTH_SECONDS = 0.005, 0.5
 
@@ -151,7 +152,7 @@ def _cluster(facts: Facts, described: Described) -> Iterator[Finding]:
 def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:
     if start.failure >= 1 or not any(seen.death is not None for seen in facts.listed):
         return
-    if start.failure > 0:
+    if start.failure > _NEVER:
         text = (
             f"With {client.version} {percent(start.failure)} of all starts fail, after "
             f"{start.failed_after_seconds:.0f} s; the others take {start.delay_seconds:.0f} s longer on average."
