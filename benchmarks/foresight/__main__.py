@@ -14,10 +14,11 @@ from benchmarks.foresight.judge import Judged
 from benchmarks.foresight.play import TOPIC, play
 from benchmarks.foresight.removals import Removed, draw_removals, make_topics, remove
 from benchmarks.foresight.scenarios import MOST_LIVING, VERSIONS, draw
+from benchmarks.harness import environment
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 
-RESULTS = Path("build/foresight.json")
+RESULTS = Path("build/bench/foresight.json")
 
 
 def main(scenarios: int = 60, removals: int = 9, seed: int = 1) -> int:
@@ -58,8 +59,13 @@ def _show_removal(one: Removed) -> None:
 
 
 def _write(judged: Sequence[Judged], removed: Sequence[Removed], seed: int) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
-    found = {"seed": seed, "lists": [asdict(one) for one in judged], "removals": [asdict(one) for one in removed]}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    found = {
+        "environment": environment(),
+        "seed": seed,
+        "lists": [asdict(one) for one in judged],
+        "removals": [asdict(one) for one in removed],
+    }
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
