@@ -6,25 +6,21 @@ from typing import Any
 _ABOUT = """\
 ## Foresight
 
-`make chaos-predict` (12 minutes; `python -m benchmarks.foresight LISTS REMOVALS SEED` for parts of it): lists and removals are drawn, the
-doctor and the removal gate say what will happen, then real clients start and real brokers are killed. The doctor sees addresses
-only, not what was drawn. A prediction of 0 or 100 % is right if every start ends so; any other if the share that failed is not one
-that it would bring less than once in a thousand times. Times are means over all starts, failed ones included; under a second counts
-as one. A removal is right if exactly those uses broke (reading, writing with acks=all, groups) that were foretold."""
+`make chaos-predict` (12 minutes; `python -m benchmarks.foresight LISTS REMOVALS SEED` for parts of it): lists and
+removals are drawn, the doctor and the removal gate say what will happen, then real clients start and real brokers are
+killed. The doctor sees addresses only, not what was drawn. A prediction of 0 or 100 % is right if every start ends
+so; any other if the share that failed is not one that it would bring less than once in a thousand times. Times are
+means over all starts, failed ones included; under a second counts as one. A removal is right if exactly those uses
+broke (reading, writing with acks=all, groups) that were foretold."""
 
 
 def section(result: Mapping[str, Any]) -> str:
     """Tell the result; see `benchmarks.report`."""
     lists, removals = result["lists"], result["removals"]
-    right = sum(one["outcome_right"] for one in lists)
-    timely = sum(one["time_right"] for one in lists)
-    gate = sum(one["predicted"] == one["broken"] for one in removals)
-    starts = sum(one["starts"] for one in lists)
     return "\n".join([
         _ABOUT,
         "",
-        f"**{right} of {len(lists)} lists ended as foretold, {timely} within a factor of 1.5 of the time** ({starts} starts); "
-        f"**{gate} of {len(removals)} removals broke exactly what was foretold.**",
+        _summary(result),
         "",
         "| list and client | said: fail, mean time | happened |",
         "|---|---|---|",
@@ -35,6 +31,18 @@ def section(result: Mapping[str, Any]) -> str:
         *(f"| {one['leaving']}, {one['version']} | {_broken(one['predicted'], one['broken'])} |" for one in removals),
         "",
     ])  # fmt: skip
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    lists, removals = result["lists"], result["removals"]
+    right = sum(one["outcome_right"] for one in lists)
+    timely = sum(one["time_right"] for one in lists)
+    gate = sum(one["predicted"] == one["broken"] for one in removals)
+    return (
+        f"**{right} of {len(lists)} lists ended as foretold, {timely} within a factor of 1.5 of the time** "
+        f"({sum(one['starts'] for one in lists)} starts); "
+        f"**{gate} of {len(removals)} removals broke exactly what was foretold.**"
+    )
 
 
 def _row(one: Mapping[str, Any]) -> str:
