@@ -223,15 +223,15 @@ def _partitions(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Remo
     kept = [(t, p, tp) for t, p, tp in held if set(p.in_sync) - gone]
     below = [tp for t, p, tp in kept if len(set(p.in_sync) - gone) < facts.min_in_sync.get(t.name, 0)]
     unsure = sorted({t.name for t, p, _ in kept if t.name not in facts.min_in_sync})
-    yield from _found("last-replica", Level.BREAKS, last, "lose their last replica: their records are gone")
-    text = "lose their last replica in sync: no leader, or records lost with an unclean one"
+    yield from _found("last-replica", Level.BREAKS, last, "The last replica goes, and the records with it")
+    text = "The last replica in sync goes: no leader, or an unclean one and lost records"
     yield from _found("last-in-sync", Level.BREAKS, behind, text)
-    text = "fall below min.insync.replicas: writers with acks=all are refused"
+    text = "min.insync.replicas is met no longer, and writers with acks=all are refused"
     yield from _found("below-min", Level.BREAKS, below, text)
     fewer = [tp for _, _, tp in held if tp not in {*last, *behind, *below}]
-    yield from _found("replicas", Level.WEAKENS, fewer, "have a replica there and keep fewer copies for good")
+    yield from _found("replicas", Level.WEAKENS, fewer, "A replica is there, and fewer copies remain for good")
     led = [tp for _, p, tp in held if p.leader_id in gone and tp not in {*last, *behind}]
-    yield from _found("leaders", Level.MOVES, led, "are led from there: the lead moves, clients pause for a moment")
+    yield from _found("leaders", Level.MOVES, led, "Led from there: the lead moves, clients pause for a moment")
     if unsure:
         text = f"min.insync.replicas of {_shown(unsure)} is not known: writers may be refused afterwards."
         yield RemovalFinding(code="min-unknown", level=Level.DOUBT, sentence=text, subjects=tuple(unsure))
@@ -244,7 +244,7 @@ def _moves(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFi
         led = {p.partition for p in offsets.partitions if p.leader_id in gone}
         groups = [group for group in facts.groups if coordinator_partition(group, len(offsets.partitions)) in led]
         if groups:
-            text = f"{len(groups)} consumer groups are coordinated there and rebalance once: {_shown(groups)}."
+            text = f"Consumer groups coordinated there rebalance once: {len(groups)} ({_shown(groups)})."
             yield RemovalFinding(code="groups", level=Level.MOVES, sentence=text, subjects=tuple(groups))
     if transactions is not None:
         led = {p.partition for p in transactions.partitions if p.leader_id in gone}
@@ -279,14 +279,14 @@ def _remains(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Removal
         text = f"{_ids(listed)} still listed by the cluster: still running, or not noticed yet."
         yield RemovalFinding(code="still-listed", level=Level.BREAKS, sentence=text, subjects=_texts(listed))
     held = [tp for _, p, tp in _all(facts) if gone & set(p.replicas)]
-    yield from _found("still-replicas", Level.BREAKS, held, "still have a replica assigned to a removed broker")
+    yield from _found("still-replicas", Level.BREAKS, held, "A replica is still assigned to a removed broker")
 
 
 def _health(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFinding]:
     leaderless = [tp for _, p, tp in _all(facts) if p.leader_id is None or p.leader_id in gone]
-    yield from _found("leaderless", Level.BREAKS, leaderless, "have no leader: nobody can read or write them")
+    yield from _found("leaderless", Level.BREAKS, leaderless, "No leader: nobody can read or write")
     below = [tp for t, p, tp in _all(facts) if len(set(p.in_sync) - gone) < facts.min_in_sync.get(t.name, 0)]
-    text = "are below min.insync.replicas: writers with acks=all are refused"
+    text = "min.insync.replicas is not met, and writers with acks=all are refused"
     yield from _found("below-min", Level.BREAKS, [tp for tp in below if tp not in leaderless], text)
     unsure = sorted({t.name for t, _, _ in _all(facts) if t.name not in facts.min_in_sync})
     if unsure:
@@ -308,7 +308,7 @@ def _plan(facts: RemovalFacts, gone: frozenset[BrokerId]) -> dict[TopicPartition
 def _found(code: str, level: Level, partitions: Sequence[TopicPartition], what: str) -> Iterator[RemovalFinding]:
     if partitions:
         names = [str(tp) for tp in partitions]
-        text = f"{len(names)} partition{'s' if len(names) > 1 else ''} {what} ({_shown(names)})."
+        text = f"{what}: {len(names)} partition{'s' if len(names) > 1 else ''} ({_shown(names)})."
         yield RemovalFinding(code=code, level=level, sentence=text, subjects=tuple(names))
 
 
