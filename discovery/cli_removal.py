@@ -20,7 +20,7 @@ from discovery.feed.service_client import ServiceClient, ServiceSilentError, rea
 
 EXIT = {"safe": 0, "not": 1, "unknown": 4}
 _URL = "http://127.0.0.1:9463"
-_STYLES = {"✗": "bold red", "!": "yellow", "?": "yellow", "✓": "bold green", "·": "", "$": "cyan"}
+_STYLES = {"✗": "bold red", "!": "yellow", "?": "yellow", "✓": "bold green", "·": "", "→": "cyan"}
 
 
 def removal(  # noqa: PLR0917 - typer's options

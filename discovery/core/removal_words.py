@@ -82,7 +82,7 @@ def text_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     verdict = {"safe": "✓", "not": "✗", "unknown": "?"}[document["verdict"]]
     lines = [(verdict, str(document["sentence"]))]
     lines += [(marks[Level(finding["level"])], str(finding["sentence"])) for finding in document["findings"]]
-    return [*lines, *(("$", str(command)) for command in document["commands"])]
+    return [*lines, *(("→", str(command)) for command in document["commands"])]
 
 
 def _sentence(removal: Removal, *, verified: bool) -> str:

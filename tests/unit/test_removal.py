@@ -173,7 +173,7 @@ def test_given_replicas_on_it_when_judged_then_the_plan_moves_them_where_it_can(
     document = removal_document(found, many)
     assert document["commands"][0].endswith("--plan plan.json")
     assert '"topic": "t"' in plan_text(document["plan"])
-    assert [mark for mark, _ in text_lines(document)] == ["✗", "!", "·", "$", "$", "$", "$"]
+    assert [mark for mark, _ in text_lines(document)] == ["✗", "!", "·", "→", "→", "→", "→"]
     assert judge(facts(topic(partition(0, [1, 2, 3, 4]))), ids(4)).plan == {}
 
 
