@@ -27,7 +27,7 @@ from discovery.localkafka.properties import ClusterSettings
 STORE_PASSWORD, KEY_PASSWORD = "Store-Secret-1", "Key-Secret-2"
 USER, USER_PASSWORD = "alice", "User-Secret-3"
 SECRETS = (STORE_PASSWORD, KEY_PASSWORD, USER_PASSWORD)
-LOGIN, MUTUAL, EXPIRED, MISNAMED = "LOGIN", "MUTUAL", "EXPIRED", "MISNAMED"
+LOGIN, OPEN_LOGIN, MUTUAL, EXPIRED, MISNAMED = "LOGIN", "OPENLOGIN", "MUTUAL", "EXPIRED", "MISNAMED"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -139,6 +139,11 @@ def secured_settings(made: Certificates, *, brokers: int = 1) -> ClusterSettings
                 "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
                 "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
                 "oauthbearer.sasl.jaas.config": oauth,
+            },
+            OPEN_LOGIN: {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
             },
             MUTUAL: {
                 "security.protocol": "SSL",
