@@ -10,8 +10,7 @@ import structlog
 
 from discovery.config.client_options import map_client_options
 from discovery.config.material import open_stores
-from discovery.core.errors import ConfigError, DiscoveryError
-from discovery.core.model import BrokerAddress, parse_bootstrap_servers
+from discovery.core.model import BrokerAddress, Verdict, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.make import Followed, brokers_feed, make_endpoint
@@ -32,7 +31,6 @@ class Vetted:
     """Address of the local endpoint; empty where clients would not believe it (TLS names)."""
     living: tuple[BrokerAddress, ...]
     """Best first; empty: nobody answered."""
-    configured: tuple[BrokerAddress, ...]
     brokers: int
     """How many the cluster has."""
     verdicts: str
@@ -84,15 +82,6 @@ class Desk:
             one = self._find(listed, options) or self._follow(listed, options)
         return _shown(one, wait_seconds, self.over)
 
-    def knows(self, servers: str) -> bool:
-        """Tell whether a list is followed already, or is an endpoint of ours."""
-        try:
-            listed = parse_bootstrap_servers(servers)
-        except ConfigError:
-            return False
-        with self._lock:
-            return any(_is_of(one, listed) for one in self._followed)
-
     def close(self) -> None:
         """Stop everything; blocks <= 10 s per list; a second call does nothing."""
         with self._lock:
@@ -141,7 +130,6 @@ def _shown(one: _Followed, wait_seconds: float, over: threading.Event) -> Vetted
     return Vetted(
         endpoint=endpoint.address if ready and not findings else "",
         living=living,
-        configured=one.configured,
         brokers=max(len(living), sum(report.verdict is not None for report in view.addresses.values())),
         verdicts=verdicts(view),
         fatal=view.fatal,
@@ -150,13 +138,12 @@ def _shown(one: _Followed, wait_seconds: float, over: threading.Event) -> Vetted
 
 
 def _living(view: FeedView) -> tuple[BrokerAddress, ...]:
+    """Return who answered: the view's own list falls back to those last known."""
     return tuple(
-        a for a in view.bootstrap if (r := view.addresses.get(a)) is not None and r.verdict and _alive(r.verdict)
+        address
+        for address in view.bootstrap
+        if (report := view.addresses.get(address)) is not None and report.verdict is Verdict.ALIVE
     )
-
-
-def _alive(verdict: object) -> bool:
-    return getattr(verdict, "value", "") == "alive"
 
 
 def _enough(view: FeedView, since: float) -> bool:
@@ -166,12 +153,3 @@ def _enough(view: FeedView, since: float) -> bool:
     if not _living(view):
         return False
     return all(r.verdict for r in view.addresses.values()) or time.monotonic() - since > _FIRST_ROUND_SECONDS
-
-
-def unreachable(vetted: Vetted) -> DiscoveryError | None:
-    """Return what is wrong with a list nobody answers at, or None."""
-    if vetted.fatal is not None:
-        return DiscoveryError(vetted.fatal)
-    if not vetted.living:
-        return DiscoveryError(f"no living broker: {vetted.verdicts}")
-    return None

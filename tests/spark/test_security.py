@@ -27,6 +27,7 @@ from tests.support_tls import (
     LOGIN,
     MISNAMED,
     MUTUAL,
+    OPEN_LOGIN,
     SECRETS,
     STORE_PASSWORD,
     Certificates,
@@ -260,10 +261,13 @@ def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_
         assert secret not in f"{failures} {written} {driver.log()}"
 
 
-def test_given_brokers_that_want_tls_and_a_login_when_native_clients_use_the_endpoint_then_they_read_as_ever(
-    read_stream: ReadStream, secured: LocalKafka, made: Certificates
+@pytest.mark.parametrize("listener", [LOGIN, OPEN_LOGIN])
+def test_given_brokers_that_want_a_login_when_native_clients_use_the_endpoint_then_they_read_as_ever(
+    read_stream: ReadStream, secured: LocalKafka, made: Certificates, listener: str
 ) -> None:
-    listener, options = accepted(made)["scram-512"]
+    options = dict(accepted(made)["scram-512"][1])
+    if listener == OPEN_LOGIN:
+        options["kafka.security.protocol"] = "SASL_PLAINTEXT"
     with endpoint_to(secured.bootstrap_servers_of(listener), client=options) as running:
         assert running.endpoint.shown().findings == ()
         given = {
@@ -276,6 +280,7 @@ def test_given_brokers_that_want_tls_and_a_login_when_native_clients_use_the_end
         query.wait_end()
         assert len(query.rows) == COUNT
         assert running.endpoint.shown().sticky is not None
+        assert not running.endpoint.counts.lost, "a living broker was taken for dead"
 
 
 def test_given_a_certificate_without_the_endpoints_name_when_it_leads_there_then_the_finding_foretells_the_error(

@@ -315,7 +315,6 @@ def vetted(*living: str, endpoint: str = "127.0.0.1:19092") -> Vetted:
     return Vetted(
         endpoint=endpoint,
         living=tuple(map(BrokerAddress.parse, living)),
-        configured=(BrokerAddress("b1", 9092),),
         brokers=len(living),
         verdicts="b1:9092: refused",
     )

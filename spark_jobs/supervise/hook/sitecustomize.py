@@ -30,31 +30,51 @@ _MODULES = {
 _SERVERS = "kafka.bootstrap.servers"
 
 
+_said: set[str] = set()
+
+
 def _say(text: str) -> None:
+    """Say a thing once: a job that writes in `foreachBatch` asks with every batch."""
+    if text in _said:
+        return
+    _said.add(text)
     sys.stderr.write(f"kafka-discovery run: {text}\n")
 
 
+class _Loader(importlib.abc.Loader):
+    """Loads a module as its own loader does, and then wraps its readers and writers.
+
+    Beside the loader, not in its place: that of a zip file is shared by all modules of a package.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self._loader.exec_module(module)
+        try:
+            for kind, action in _MODULES[module.__name__]:
+                if hasattr(getattr(module, kind, None), action):
+                    _wrap(getattr(module, kind), action)
+        except Exception as error:  # noqa: BLE001 - never the job's problem
+            _say(f"this Spark's readers could not be prepared ({error!r}); the job's own lists are used")
+
+
 class _Patcher(importlib.abc.MetaPathFinder):
-    """Lets the interpreter find Spark's modules as always, and wraps their readers and writers once they are loaded."""
+    """Lets the interpreter find Spark's modules as always, but for the loader of those with readers and writers."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name not in _MODULES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            execute(module)
-            try:
-                for kind, action in _MODULES[name]:
-                    if hasattr(getattr(module, kind, None), action):
-                        _wrap(getattr(module, kind), action)
-            except Exception as error:  # noqa: BLE001 - never the job's problem
-                _say(f"this Spark's readers could not be prepared ({error!r}); the job's own lists are used")
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
         return spec
 
 
@@ -68,7 +88,7 @@ def _wrap(kind: Any, action: str) -> None:
 
     def acting(self: Any, *given: Any, **options: Any) -> Any:
         try:
-            options = _advised(self, options)
+            options = _advised(self, given, options)
         except Exception as error:  # noqa: BLE001 - never the job's problem
             _say(f"the brokers could not be asked for ({error}); the job's own list is used")
         return act(self, *given, **options)
@@ -93,9 +113,10 @@ def _remember(kind: Any, name: str, original: Any) -> None:
     setattr(kind, name, remembering)
 
 
-def _advised(self: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _advised(self: Any, given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return the call's options with what the supervisor says in them; unchanged where it is not our business."""
-    chosen = options.get("format") or self.__dict__.get("_kafka_discovery_format")
+    positional = given[1] if len(given) > 1 else None  # of all of them the second is the format
+    chosen = options.get("format") or positional or self.__dict__.get("_kafka_discovery_format")
     known = {**self.__dict__.get("_kafka_discovery_known", {}), **options}
     kafka = {str(k).lower(): str(v) for k, v in known.items() if str(k).lower().startswith("kafka.")}
     if chosen != "kafka" or _SERVERS not in kafka:
