@@ -147,9 +147,12 @@ def _last_exception(text: str) -> str:
 
 
 def _line_at(text: str, position: int) -> str:
+    """Return the line, or of a very long one (Spark puts whole stack traces into one) what stands around the sign."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
-    return text[start : end if end >= 0 else None].strip()[:_LINE_CHARACTERS]
+    line = text[start : end if end >= 0 else None]
+    before = max(0, position - start - _LINE_CHARACTERS // 3) if len(line) > _LINE_CHARACTERS else 0
+    return line[before : before + _LINE_CHARACTERS].strip()
 
 
 def _telling_lines(text: str) -> Iterator[str]:

@@ -116,6 +116,13 @@ def test_given_warnings_that_were_survived_when_the_last_exception_says_otherwis
     assert (found.failure, found.evidence) == (Failure.CODE, "KeyError: 'user'")
 
 
+def test_given_a_line_as_long_as_a_stack_trace_when_it_is_quoted_then_the_telling_part_is_in_the_quotation() -> None:
+    sign = "before the position for partition events-3 could be determined"
+    quoted = classify(f"{'Job aborted ' * 200}{sign}{' at org.apache' * 200}").evidence
+    assert sign in quoted
+    assert len(quoted) <= 300
+
+
 def test_given_a_chained_exception_when_its_cause_is_telling_then_the_cause_counts() -> None:
     text = (
         "Traceback (most recent call last):\nSaslAuthenticationException: no\n\n"
