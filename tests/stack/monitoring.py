@@ -33,13 +33,12 @@ class Heard:
     """Alert -> fingerprint -> when it was first told to fire."""
     resolved: dict[str, dict[str, float]] = field(default_factory=dict)
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
-    labels: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, message: dict[str, Any]) -> None:
         """Note one message of Alertmanager."""
         for alert in message["alerts"]:
             name, key = alert["labels"]["alertname"], alert["fingerprint"]
-            self.annotations[name], self.labels[key] = alert["annotations"], alert["labels"]
+            self.annotations[name] = alert["annotations"]
             if alert["status"] == "firing":
                 self.firing.setdefault(name, {}).setdefault(key, time.monotonic())
                 self.resolved.get(name, {}).pop(key, None)
@@ -55,22 +54,8 @@ class Heard:
         return name in self.firing and self.firing[name].keys() <= self.resolved.get(name, {}).keys()
 
 
-@dataclass(frozen=True, slots=True)
-class Monitoring:
-    """What watches a service."""
-
-    heard: Heard
-    prometheus: str
-
-    def ask(self, expression: str) -> list[dict[str, Any]]:
-        """Evaluate an expression now."""
-        told = httpx.get(f"{self.prometheus}/api/v1/query", params={"query": expression}, timeout=10, trust_env=False)
-        found: list[dict[str, Any]] = told.json()["data"]["result"]
-        return found
-
-
 @contextlib.contextmanager
-def monitoring(target: str, folder: Path) -> Iterator[Monitoring]:
+def monitoring(target: str, folder: Path) -> Iterator[Heard]:
     """Watch a service, every second, by the rules with minutes shortened to seconds."""
     if not _TEMPLATES.exists():  # unpacked by `make tools`, not installed
         pytest.skip("Alertmanager's templates are not installed: apt-get install prometheus-alertmanager")
@@ -94,7 +79,7 @@ def monitoring(target: str, folder: Path) -> Iterator[Monitoring]:
         )  # fmt: skip
         for address in (own, manager):
             eventually(partial(_is_ready, address), 60, f"an answer of {address}")
-        yield Monitoring(heard, f"http://{own}")
+        yield heard
 
 
 def _write(folder: Path, *, target: str, manager: str, receiver: str) -> None:

@@ -24,7 +24,7 @@ import pytest
 from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
-from tests.stack.monitoring import Monitoring, monitoring
+from tests.stack.monitoring import Heard, monitoring
 from tests.support import eventually
 from tests.support_service import ServiceProcess
 
@@ -45,7 +45,7 @@ class Scene:
     disk: Path
     """A file system of 256 KB with the state folder in it."""
     service: ServiceProcess
-    watch: Monitoring
+    heard: Heard
     rows: list[tuple[str, str, float, float]] = field(default_factory=list)
 
     @property
@@ -99,8 +99,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         ports = ("--port", "0", "--probe-port", "0")
         program = ("-m", "tests.stack.serve_with_faults", "serve")
         service = stack.enter_context(ServiceProcess(*arguments, *ports, log=tmp_path / "service.log", program=program))
-        watch = stack.enter_context(monitoring(service.probes.removeprefix("http://"), tmp_path))
-        made = Scene(kafka, other, tmp_path, disk, service, watch)
+        heard = stack.enter_context(monitoring(service.probes.removeprefix("http://"), tmp_path))
+        made = Scene(kafka, other, tmp_path, disk, service, heard)
         eventually(
             lambda: all(_state(service, c) == "fresh" for c in ("main", "secure")), 60, "a view of both clusters"
         )
@@ -145,16 +145,16 @@ def play(scene: Scene, *faults: Fault) -> None:
         fault.begin()
     named = [(alert, fault.name) for fault in faults for alert in fault.alerts]
     for alert, name in named:
-        eventually(partial(scene.watch.heard.fires, alert), _DEADLINE_SECONDS, f"{alert} after {name}")
+        eventually(partial(scene.heard.fires, alert), _DEADLINE_SECONDS, f"{alert} after {name}")
     for alert, _ in named:
         walk_through(scene, alert)
     ended = time.monotonic()
     for fault in faults:
         fault.end()
     for alert, name in named:
-        eventually(partial(scene.watch.heard.is_over, alert), _DEADLINE_SECONDS, f"the end of {alert} after {name}")
-        fired = min(scene.watch.heard.firing[alert].values()) - began
-        over = max(0.0, max(scene.watch.heard.resolved[alert].values()) - ended)  # some end by themselves
+        eventually(partial(scene.heard.is_over, alert), _DEADLINE_SECONDS, f"the end of {alert} after {name}")
+        fired = min(scene.heard.firing[alert].values()) - began
+        over = max(0.0, max(scene.heard.resolved[alert].values()) - ended)  # some end by themselves
         scene.rows.append((alert, name, fired, over))
 
 
@@ -219,7 +219,7 @@ def test_given_each_fault_when_it_comes_and_goes_then_its_alerts_are_delivered_a
     with capfd.disabled():
         print(table(scene))  # noqa: T201 - what `make test-alerts` is asked for
     assert {row[0] for row in scene.rows} == {alert.name for alert in ALERTS}
-    for name, annotations in scene.watch.heard.annotations.items():
+    for name, annotations in scene.heard.annotations.items():
         assert (
             not re.search(r"no value|error|\{\{", " ".join(annotations.values()), re.IGNORECASE)
             or "error" in name.lower()
