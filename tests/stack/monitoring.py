@@ -30,7 +30,7 @@ class Heard:
     """What was delivered, by alert and fingerprint. Thread-safe for one writer."""
 
     firing: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Alert -> fingerprint -> when it was first told to fire."""
+    """Alert -> fingerprint -> when its last firing was first told."""
     resolved: dict[str, dict[str, float]] = field(default_factory=dict)
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -40,14 +40,15 @@ class Heard:
             name, key = alert["labels"]["alertname"], alert["fingerprint"]
             self.annotations[name] = alert["annotations"]
             if alert["status"] == "firing":
-                self.firing.setdefault(name, {}).setdefault(key, time.monotonic())
-                self.resolved.get(name, {}).pop(key, None)
+                again = self.resolved.get(name, {}).pop(key, None) is not None
+                if again or key not in self.firing.get(name, {}):
+                    self.firing.setdefault(name, {})[key] = time.monotonic()
             else:
                 self.resolved.setdefault(name, {})[key] = time.monotonic()
 
-    def fires(self, name: str) -> bool:
-        """Tell whether it was told to fire."""
-        return name in self.firing
+    def fired(self, name: str, since: float) -> float | None:
+        """Return when it was first told to fire after a moment; None while it was not."""
+        return min((at for at in list(self.firing.get(name, {}).values()) if at >= since), default=None)
 
     def is_over(self, name: str) -> bool:
         """Tell whether all of it that fired is resolved."""

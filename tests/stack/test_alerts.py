@@ -145,17 +145,17 @@ def play(scene: Scene, *faults: Fault) -> None:
         fault.begin()
     named = [(alert, fault.name) for fault in faults for alert in fault.alerts]
     for alert, name in named:
-        eventually(partial(scene.heard.fires, alert), _DEADLINE_SECONDS, f"{alert} after {name}")
+        eventually(partial(scene.heard.fired, alert, began), _DEADLINE_SECONDS, f"{alert} after {name}")
     for alert, _ in named:
         walk_through(scene, alert)
+    seconds = {alert: (scene.heard.fired(alert, began) or began) - began for alert, _ in named}
     ended = time.monotonic()
     for fault in faults:
         fault.end()
     for alert, name in named:
         eventually(partial(scene.heard.is_over, alert), _DEADLINE_SECONDS, f"the end of {alert} after {name}")
-        fired = min(scene.heard.firing[alert].values()) - began
         over = max(0.0, max(scene.heard.resolved[alert].values()) - ended)  # some end by themselves
-        scene.rows.append((alert, name, fired, over))
+        scene.rows.append((alert, name, seconds[alert], over))
 
 
 def walk_through(scene: Scene, alert: str) -> None:
