@@ -155,7 +155,7 @@ test-helm: setup ## Build helm (6 minutes), then lint the chart and compare what
 	@mkdir -p build/tools/usr/bin
 	@command -v helm build/tools/usr/bin/helm >/dev/null \
 	  || GOBIN=$(CURDIR)/build/tools/usr/bin go install helm.sh/helm/v3/cmd/helm@v3.18.4
-	PATH="$(CURDIR)/build/tools/usr/bin:$$PATH" $(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
+	$(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
 
 .PHONY: compose-scale-in
 compose-scale-in: ## Remove two of the five brokers of the running compose stack

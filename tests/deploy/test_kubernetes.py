@@ -1,7 +1,6 @@
 """The manifests: sound by the schemas of several versions, and by the rules for a pod with a Spark driver in it."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from deploy.generate import as_yaml
 from deploy.source import helm
 from deploy.source import kubernetes as k8s
 from discovery.config.settings import Settings
+from tests.deploy.tools import find, tool
 
 ROOT = Path("deploy/kubernetes")
 CHART = Path("deploy/helm/kafka-discovery")
@@ -26,15 +26,13 @@ def documents(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def validate(version: str, *files: Path) -> None:
     for file in files:
-        command = ["kubernetes-validate", "--strict", "-k", version, str(file)]
+        command = [tool("kubernetes-validate"), "--strict", "-k", version, str(file)]
         told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert told.returncode == 0, told.stdout + told.stderr
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_given_the_manifests_when_validated_then_they_pass_strictly(version: str, tmp_path: Path) -> None:
-    if shutil.which("kubernetes-validate") is None:
-        pytest.skip("kubernetes-validate is not here: make setup")
     known = [path for path, document in documents(ROOT) if document["kind"] not in FOREIGN]
     assert len(known) == 9
     application = yaml.safe_load((ROOT / "spark/spark-application.yaml").read_text(encoding="utf-8"))
@@ -47,8 +45,6 @@ def test_given_the_manifests_when_validated_then_they_pass_strictly(version: str
 
 
 def test_given_a_mistake_when_validated_then_it_is_found(tmp_path: Path) -> None:
-    if shutil.which("kubernetes-validate") is None:
-        pytest.skip("kubernetes-validate is not here: make setup")
     wrong = (
         (ROOT / "base/deployment.yaml").read_text(encoding="utf-8").replace("failureThreshold", "failureTreshold", 1)
     )
@@ -125,11 +121,11 @@ def yaml_of(place: str) -> str:
     return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not here: make test-helm brings it (minutes)")
+@pytest.mark.skipif(find("helm") is None, reason="helm is not here: make test-helm brings it (minutes)")
 def test_given_the_chart_when_helm_reads_it_then_lint_and_template_pass_and_give_the_plain_manifests(
     tmp_path: Path,
 ) -> None:
-    helm_program = str(shutil.which("helm"))
+    helm_program = tool("helm")
     linted = subprocess.run([helm_program, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout + linted.stderr
     made = subprocess.run(

