@@ -155,7 +155,7 @@ class SparkSeed:
                 # Longer than Spark waits for a heartbeat: the task runs again elsewhere, and this one lives on.
                 os.kill(executor := _executor(pid), signal.SIGSTOP)
                 self._release(fault.point)
-                time.sleep(12)
+                time.sleep(24)
                 os.kill(executor, signal.SIGCONT)
             case "driver":
                 self._driver.kill()
@@ -223,7 +223,8 @@ SETTINGS = {
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.task.maxFailures": "8",
-    "spark.network.timeout": "10s",
+    "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "2s",
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.sql.shuffle.partitions": "2",
