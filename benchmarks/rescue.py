@@ -327,6 +327,7 @@ def _after(seconds: float | None) -> str:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the jobs end with us
     result = kept_result("rescue")
     for name in sys.argv[1:] or CASES:
         say(f"-- {name}")
