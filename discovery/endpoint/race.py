@@ -79,7 +79,7 @@ def _settle(
     on_failure: Callable[[BrokerAddress, BaseException], None],
 ) -> tuple[BrokerAddress, socket.socket] | None:
     winner = None
-    for task in done:
+    for task in [task for task in running if task in done]:  # of two that are done, the better candidate wins
         address = running[task]
         if (error := task.exception()) is not None:
             del running[task]

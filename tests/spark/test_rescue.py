@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,16 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/spark-native.md"
 LISTED = "b1:9092,b2:9092,b3:9092"
 DOOMED = (1, 2)
 _RUN_SECONDS = 250.0
+WRITING = """
+servers = "{servers}"
+spark.createDataFrame([("d",)], ["value"]).write.format("kafka").options(
+    **{{"kafka.bootstrap.servers": servers, "topic": "{topic}"}}
+).save()
+writer = spark.readStream.text("/data/events").writeStream.option("kafka.bootstrap.servers", servers)
+writer = writer.option("topic", "{topic}").option("checkpointLocation", "/data/checkpoint-2").trigger(availableNow=True)
+writer.start(format="kafka").awaitTermination()
+"""
+"""Ways to write that the page promises to protect, too."""
 
 
 def block(language: str, beginning: str) -> str:
@@ -62,14 +73,26 @@ def _led_by_others(living: Sequence[str], topic: str) -> bool:
     return all(one.leader not in (*DOOMED, -1) for one in found)
 
 
+def records(cluster: LocalKafka, topic: str) -> int:
+    """Count what a topic holds."""
+    living = ",".join(cluster.address(broker) for broker in cluster.broker_ids if broker not in DOOMED)
+    consumer = Consumer({"bootstrap.servers": living, "group.id": "counting", "log_level": 0})
+    try:
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20) for number in range(3)]
+        return sum(high - low for low, high in ends)
+    finally:
+        consumer.close()
+
+
 def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
-    dead_list: str, topic_name: str, tmp_path: Path
+    dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
 ) -> None:
     job = (
         block("python", "# job.py")
         .replace(LISTED, dead_list)
         .replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
     )
+    job += WRITING.format(servers=dead_list, topic=topic_name)
     (tmp_path / "job.py").write_text(job.replace("/data/", f"{tmp_path}/"))
     words = block("sh", "kafka-discovery run").split()
     assert words[:4] == ["kafka-discovery", "run", "--", "spark-submit"]
@@ -95,18 +118,27 @@ def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_f
     told = (done.returncode, report["outcome"], report["runs"], report["failures"])
     assert told == (0, "finished", 1, 0), done.stderr[-4000:]
     assert sorted("".join(file.read_text() for file in (tmp_path / "events").glob("*.txt")).split()) == ["a", "b", "c"]
+    assert records(breakable, topic_name) == 3 + 1 + 3
     assert any(line.startswith("kafka.bootstrap.servers=127.0.0.1:") for line in report["set"]), report["set"]
     assert any("metadata.recovery.strategy=rebootstrap" in line for line in report["set"]), report["set"]
 
 
-def test_given_the_program_of_the_page_when_all_it_lists_is_dead_then_run_query_lets_it_succeed(
-    spark: SparkSession, dead_list: str, topic_name: str, tmp_path: Path
+def test_given_the_program_of_the_page_when_all_it_lists_is_dead_then_run_query_lets_it_succeed_here_and_elsewhere(
+    spark: SparkSession, breakable: LocalKafka, dead_list: str, topic_name: str, tmp_path: Path
 ) -> None:
-    program = block("python", "# notebook.py").replace(LISTED, dead_list).replace("/data/", f"{tmp_path}/")
-    program = program.replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
-    program = program.replace(f'"{dead_list}")', f'"{dead_list}", state_dir=state_dir)')
-    names: dict[str, Any] = {"spark": spark, "state_dir": tmp_path / "state"}
-    exec(compile(program, str(PAGE), "exec"), names)  # noqa: S102 - the page's own words
-    report: Report = names["report"]
-    assert (report.outcome.value, report.failures) == ("finished", 0), report.document()
-    assert run_query is names["run_query"]
+    page = block("python", "# notebook.py").replace(LISTED, dead_list)
+    page = page.replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
+    servers: dict[str, set[str]] = {}
+    for place in ("", ", local=False"):
+        program = page.replace("/data/", f"{tmp_path}/{len(place)}-")
+        program = program.replace(f'"{dead_list}")', f'"{dead_list}", state_dir=state_dir{place})')
+        names: dict[str, Any] = {"spark": spark, "state_dir": tmp_path / "state"}
+        exec(compile(program, str(PAGE), "exec"), names)  # noqa: S102 - the page's own words
+        report: Report = names["report"]
+        assert (report.outcome.value, report.failures) == ("finished", 0), report.document()
+        servers[place] = set(report.attempts[0].servers.split(","))
+        assert run_query is names["run_query"]
+    living = {breakable.address(broker) for broker in breakable.broker_ids if broker not in DOOMED}
+    assert servers[", local=False"] == living
+    assert len(servers[""]) == 1
+    assert servers[""].isdisjoint(living), "the endpoint's address was expected"
