@@ -41,14 +41,19 @@ def endpoint_to(
         running.stop()
 
 
+def tool_command(tool: str, arguments: Sequence[str]) -> list[str]:
+    """Return how one of Kafka's own tools is started here."""
+    return [
+        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
+        os.pathsep.join(map(str, kafka_jars())), tool, *arguments,
+    ]  # fmt: skip
+
+
 def kafka_tool(
     tool: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = _TOOL_SECONDS
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's own tools, a JVM, to its end."""
-    command = [
-        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
-        os.pathsep.join(map(str, kafka_jars())), tool, *arguments,
-    ]  # fmt: skip
+    command = tool_command(tool, arguments)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
 
 

@@ -19,6 +19,7 @@ from discovery.localkafka.jars import native_connector_jars
 from spark_jobs.supervise import Report, run_query
 from spark_jobs.supervise.desk import Desk
 from tests.support import eventually, produce
+from tests.support_endpoint import CONSUMER, properties_file, tool_command
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -84,6 +85,18 @@ def records(cluster: LocalKafka, topic: str) -> int:
         consumer.close()
 
 
+def _read_by_a_tool(program: str, listed: str, topic: str, folder: Path) -> None:
+    """Let one of Kafka's own tools, which knows nothing of us, read the topic through the same dead list."""
+    config = properties_file(folder / "tool.properties", {"bootstrap.servers": listed, "client.id": "tool"})
+    arguments = ["--topic", topic, "--from-beginning", "--max-messages", "7", "--bootstrap-server", listed]
+    tool = tool_command(CONSUMER, [*arguments, "--consumer.config", config])
+    options = ["--state-dir", str(folder / "state"), "--report", str(folder / "tool.json"), "--restarts", "0"]
+    command = [program, "run", *options, "--", *tool]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_SECONDS, check=False)
+    assert (done.returncode, len(done.stdout.split())) == (0, 7), done.stderr[-4000:]
+    assert f"properties file bootstrap.servers of {config}: 127.0.0.1:" in done.stderr
+
+
 def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
     dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
 ) -> None:
@@ -119,6 +132,7 @@ def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_f
     assert told == (0, "finished", 1, 0), done.stderr[-4000:]
     assert sorted("".join(file.read_text() for file in (tmp_path / "events").glob("*.txt")).split()) == ["a", "b", "c"]
     assert records(breakable, topic_name) == 3 + 1 + 3
+    _read_by_a_tool(str(folder / words[0]), dead_list, topic_name, tmp_path)
     assert any(line.startswith("kafka.bootstrap.servers=127.0.0.1:") for line in report["set"]), report["set"]
     assert any("metadata.recovery.strategy=rebootstrap" in line for line in report["set"]), report["set"]
 
