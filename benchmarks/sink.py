@@ -363,10 +363,10 @@ INTRODUCTION = (
     "sink needs no shuffle; ours gets its rows by `with_lanes`, which is part of the figure.",
 )
 NOTES = (
-    "What a small batch pays for (known, not profiled): Spark starts two Python processes for every batch of any Python",
-    "sink, one to plan and one to commit, and each imports PySpark; a lane makes a producer, initialises it (70 ms, up",
-    "to 600 ms where its last transaction is not complete yet), reads two notes and commits; four lanes on two cores",
-    "come in two turns. One lane and a longer trigger are cheaper. This sink has no at-least-once mode to compare with.",
+    "What a small batch pays for (known, not profiled): Spark starts two Python processes for every batch of any",
+    "Python sink, one to plan and one to commit, and each imports PySpark; a lane makes a producer, initialises it",
+    "(70 ms, up to 600 ms where its last transaction is not complete yet), reads two notes and commits; four lanes on",
+    "two cores come in two turns. One lane and a longer trigger are cheaper. This sink has no at-least-once mode.",
 )
 CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     **{name: partial(throughput, name) for name in LOADS},
