@@ -43,6 +43,11 @@ SENTENCES = (
     Sentence("slow", "no start fails, but each pays for the dead"),
     Sentence("harmless", "the dead cost next to nothing"),
     Sentence("old-client", "a client before 2.7 meets a black hole"),
+    Sentence(
+        "spark-tries",
+        "the client is Spark's: it makes several starts before a query dies",
+        "spark/test_doctor_spark.py::test_given_a_dead_list_when_sparks_own_source_starts_then_it_tries_as_often_as_is_said",
+    ),
     Sentence("api-below-request", "API timeout below request timeout: an admin client refuses to start"),
     Sentence("setup-eats-api", "one black hole takes the whole API timeout"),
     Sentence("request-eats-api", "one silent broker takes the whole API timeout"),

@@ -16,6 +16,7 @@ from discovery.doctor.inputs import Described, loopback_entries
 _SHOWN = 5
 _THIN = 2
 _NEVER = 1e-6
+_BETWEEN_SECONDS = 1.0
 _MODERN = ClientVersion(3, 9)
 _WORTH_PROBABILITY, _WORTH_SECONDS = 0.005, 0.5
 
@@ -72,7 +73,7 @@ def diagnose(facts: Facts, described: Described) -> Diagnosis:
     """
     start = forecast(facts.counts, described.client.limits)
     found = [*_list(facts), *_cluster(facts, described), *_start(facts, described.client, start)]
-    found += _settings(facts, described)
+    found += [*_tries(described, start), *_settings(facts, described)]
     found.sort(key=lambda finding: -finding.weight)
     return Diagnosis(
         facts=facts,
@@ -176,6 +177,19 @@ def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:
             f"{client.limits.connect_seconds:.0f} s, and no other address is tried meanwhile."
         )
         yield Finding(code="old-client", weight=Weight.GRAVE, sentence=text)
+
+
+def _tries(described: Described, start: Forecast) -> Iterator[Finding]:
+    tries = described.tries
+    if tries == 1 or start.failure <= _NEVER:
+        return
+    seconds = tries * start.failed_after_seconds + (tries - 1) * _BETWEEN_SECONDS
+    share = percent(start.failure**tries)
+    text = (
+        f"Spark's own source makes up to {tries} such starts, each with a new client, before a query dies: "
+        f"{share} of its queries do, after {seconds:.0f} s."
+    )
+    yield Finding(code="spark-tries", weight=Weight.NOTE, sentence=text)
 
 
 def _settings(facts: Facts, described: Described) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 _LIST = "bootstrap.servers"
 _LINE = re.compile(r"\s*(?P<name>[^\s=:#!][^\s=:]*)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")
 _MAX_BYTES = 4 << 20
+_TRIES, _SPARK_TRIES, _MOST_TRIES = "fetchoffset.numretries", 3, 1_000
 _CONNECTION = ("security.protocol", "sasl.", "ssl.", "client.dns.lookup")
 
 
@@ -31,6 +32,8 @@ class Described:
     """Where the version is known from."""
     remote_executors: bool = False
     """Other hosts than this one will use the list."""
+    tries: int = 1
+    """How many starts a query makes before it dies: Spark's own source begins anew, each time with another client."""
     ignored: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -94,6 +97,7 @@ def described(
         options=open_stores(map_client_options(known)),
         origin=origin,
         remote_executors=_is_distributed(read.surroundings),
+        tries=_tries(read.surroundings) if spark_conf is not None else 1,
         ignored=tuple(sorted(set(wanted) - set(known))),
     )
 
@@ -146,6 +150,14 @@ def _version(given: str | None, surroundings: Mapping[str, str]) -> tuple[Client
     if brought is not None:
         return brought, "spark.jars.packages"
     return ClientVersion(*NEWEST), "assumed; say --client-version if yours is older"
+
+
+def _tries(surroundings: Mapping[str, str]) -> int:
+    given = [value for name, value in surroundings.items() if name.lower().endswith(_TRIES)]
+    text = given[-1] if given else str(_SPARK_TRIES)
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MOST_TRIES:
+        raise ConfigError(f"--spark-conf: fetchOffset.numRetries: {text!r} is not a number of 1..{_MOST_TRIES}")
+    return int(text)
 
 
 def _is_distributed(surroundings: Mapping[str, str]) -> bool:

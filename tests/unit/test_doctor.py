@@ -44,6 +44,21 @@ def test_given_a_spark_configuration_when_read_then_list_login_version_and_execu
     assert found.options.librdkafka["security.protocol"] == "PLAINTEXT"
 
 
+def test_given_a_spark_configuration_when_read_then_it_says_how_often_spark_tries(tmp_path: Path) -> None:
+    conf = f"kafka.bootstrap.servers {LIST}\n"
+    assert described(spark_conf=written(tmp_path, conf)).tries == 3
+    assert described(spark_conf=written(tmp_path, f"{conf}spark.dau.fetchOffset.numRetries 5\n")).tries == 5
+    assert described(bootstrap=LIST).tries == 1
+    with pytest.raises(ConfigError, match="numRetries: 'no'"):
+        described(spark_conf=written(tmp_path, f"{conf}fetchOffset.numRetries no\n"))
+    dead = Facts(listed=(seen("b1", Death.REFUSED),))
+    found = diagnose(dead, described(spark_conf=written(tmp_path, conf)))
+    (told,) = [one.sentence for one in found.findings if one.code == "spark-tries"]
+    assert told.endswith("100 % of its queries do, after 182 s.")
+    well = Facts(listed=(seen("b1", None),))
+    assert "spark-tries" not in {one.code for one in diagnose(well, described(spark_conf=tmp_path / "conf")).findings}
+
+
 def test_given_flink_lines_when_read_then_yaml_and_sql_are_the_same(tmp_path: Path) -> None:
     for text in (
         f"jobmanager.rpc.address: jm\nproperties.bootstrap.servers: {LIST}\n",
