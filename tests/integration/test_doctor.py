@@ -40,7 +40,8 @@ def all_start(starts: Sequence[Started]) -> bool:
 
 
 def all_fail_at_once(starts: Sequence[Started]) -> bool:
-    return all(not one.ok and one.seconds < API_SECONDS / 2 for one in starts)
+    """Before the limit: on a busy machine even a constructor that refuses takes its time."""
+    return all(not one.ok and one.seconds < API_SECONDS - 0.5 for one in starts)
 
 
 def all_fail_at_the_limit(starts: Sequence[Started]) -> bool:
