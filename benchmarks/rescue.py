@@ -297,7 +297,7 @@ def _restart_section(one: Result) -> list[str]:
     ]
     return [
         "A restart from a checkpoint with an unfinished batch after three of six brokers were removed; four jobs at",
-        f"the same time on two cores (load average {load_before}-{load_after}), which is what they took their time for:\n",
+        f"the same time on two cores (load average {load_before}-{load_after}), hence so long:\n",
         "| started with | first batch | target on a quiet machine |",
         "|---|---|---|",
         *(f"| {' | '.join(row)} |" for row in rows),
@@ -310,8 +310,8 @@ def _incident_section(one: Result) -> list[str]:
     back = one["back_after_seconds"]
     failed = {kind: max(count, int(back[kind] is None)) for kind, count in one["failed_starts"].items()}
     return [
-        "The incident of the demo (partitions added, a rack killed, two brokers frozen, a restart on a dead list), both",
-        f"at the same time on the same six brokers (load average {load_before}-{load_after}):\n",
+        "The incident of the demo (partitions added, a rack killed, two brokers frozen, a restart on a dead list),",
+        f"both at the same time on the same six brokers (load average {load_before}-{load_after}):\n",
         "| | `kafka-discovery run` | without |",
         "|---|---|---|",
         f"| survived kill and freeze | {_both(one['survived_kill_and_freeze'])} |",

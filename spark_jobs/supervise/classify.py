@@ -101,6 +101,9 @@ _REMEDIES = {
     Failure.KILLED: "the process was ended from outside; give it more memory if that repeats",
     Failure.CODE: "the job itself failed; a restart would fail again",
 }
+_AT_BOOTSTRAP = r"(?:Connection to node -\d+ |Bootstrap broker )[^\n]*(?:could not be established|disconnected)"
+"""Nodes with negative numbers are entries of the list: a client that names them never came beyond it, and its timeouts
+at a partition are those of a dead list."""
 _LAST_WORDS = ("Traceback (most recent call last)", 'Exception in thread "main"', "ERROR MicroBatchExecution")
 _LINE_CHARACTERS = 300
 _SIGKILL_CODES = (-9, 137)
@@ -124,6 +127,9 @@ def classify(text: str, *, exit_code: int | None = None) -> Finding:
     for sign in SIGNS:
         found = re.search(sign.pattern, last, re.MULTILINE)
         if found is not None:
+            at_bootstrap = re.search(_AT_BOOTSTRAP, text) if sign.failure is Failure.LEADERLESS else None
+            if at_bootstrap is not None:
+                return _finding(Failure.DEAD_LIST, _line_at(text, at_bootstrap.start()))
             return _finding(sign.failure, _line_at(last, found.start()))
     if exit_code in _SIGKILL_CODES + _JVM_KILLED_CODES:
         return _finding(Failure.KILLED, f"exit code {exit_code}")

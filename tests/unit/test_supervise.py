@@ -116,6 +116,13 @@ def test_given_warnings_that_were_survived_when_the_last_exception_says_otherwis
     assert (found.failure, found.evidence) == (Failure.CODE, "KeyError: 'user'")
 
 
+def test_given_a_partition_that_timed_out_when_the_client_never_came_beyond_its_list_then_the_list_is_dead() -> None:
+    timeout = "Timeout of 60000ms expired before the position for partition e-5 could be determined"
+    warning = "WARN NetworkClient: Connection to node -3 (b3/10.0.0.3:9092) could not be established."
+    assert classify(f"{warning}\n{timeout}").failure is Failure.DEAD_LIST
+    assert classify(f"{warning.replace('-3', '3')}\n{timeout}").failure is Failure.LEADERLESS
+
+
 def test_given_a_line_as_long_as_a_stack_trace_when_it_is_quoted_then_the_telling_part_is_in_the_quotation() -> None:
     sign = "before the position for partition events-3 could be determined"
     quoted = classify(f"{'Job aborted ' * 200}{sign}{' at org.apache' * 200}").evidence
