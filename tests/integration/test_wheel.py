@@ -18,7 +18,7 @@ from deploy.package import build
 from discovery.localkafka.cluster import LocalKafka
 from tests.support import numbered, produce
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 READ = """
 import json, sys
 import discovery
@@ -54,7 +54,7 @@ def run(home: Path, folder: Path, *command: str) -> str:
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG") if name in os.environ}
     environment = {**kept, "PATH": f"{home}/bin:{os.environ['PATH']}", "PYSPARK_PYTHON": str(home / "bin/python")}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
