@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_jobs.sink.hooks import AUDIT_HEADER, SAID
@@ -71,10 +71,10 @@ def stable_ends(bootstrap: str, topic: str, *, patience_seconds: float) -> Mappi
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + patience_seconds
     while True:
-        partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = _partitions(admin, topic)
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(topic, number): latest for number in partitions}
-        ends = [
+        ends: list[dict[Place, int]] = [
             {(tp.topic, tp.partition): future.result().offset for tp, future in found.items()}
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
             for found in [admin.list_offsets(asked, isolation_level=level, request_timeout=10)]
@@ -130,9 +130,20 @@ def _consumer(bootstrap: str, *, committed: bool) -> Consumer:
 
 
 def _assign(consumer: Consumer, topic: str) -> list[int]:
-    numbers = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    numbers = _partitions(consumer, topic)
     consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
     return numbers
+
+
+def _partitions(client: Any, topic: str) -> list[int]:
+    """Ask until a broker answers: one that is paused may be the first that is asked."""
+    deadline = time.monotonic() + _READ_SECONDS
+    while True:
+        try:
+            return sorted(client.list_topics(topic, timeout=10).topics[topic].partitions)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _seen(message: Any) -> Seen | None:
