@@ -78,13 +78,16 @@ class Refuse:
 Decision = Write | Compare | Skip | Refuse
 
 
-def judge(marker: Marker | None, control: Control | None, attempt: Attempt) -> Decision:
+def judge(
+    marker: Marker | None, control: Control | None, attempt: Attempt, *, now_seconds: int | None = None
+) -> Decision:
     """Say what this attempt may do.
 
     Args:
         marker: The lane's own, read after its producer was initialised; None: there is none.
         control: The sink's control record; None: there is none.
         attempt: Who asks.
+        now_seconds: Wall clock at this moment; the attempt's own where left out.
 
     Returns:
         Exactly one decision for every input.
@@ -96,7 +99,7 @@ def judge(marker: Marker | None, control: Control | None, attempt: Attempt) -> D
     known = marker if marker is not None and marker.generation >= control.generation else None
     if known is not None and known.generation > control.generation:
         return _lost(f"the marker is of generation {known.generation}, the control record of {control.generation}")
-    refused = _foreign(known, control, attempt) or _ahead(known, control, attempt)
+    refused = _asleep(attempt, now_seconds) or _foreign(known, control, attempt) or _ahead(known, control, attempt)
     if refused is not None:
         return refused
     if known is not None and known.batch_id == attempt.batch_id:
@@ -104,6 +107,15 @@ def judge(marker: Marker | None, control: Control | None, attempt: Attempt) -> D
     if control.batch_id == attempt.batch_id:
         return Skip(generation=control.generation)
     return Write(generation=control.generation) if known is not None else _without_marker(control, attempt)
+
+
+def _asleep(attempt: Attempt, now_seconds: int | None) -> Refuse | None:
+    if now_seconds is None or now_seconds - attempt.wall_seconds < RETENTION_SECONDS - _MARGIN_SECONDS:
+        return None
+    return Refuse(
+        refusal=Refusal.STALE_BATCH,
+        sentence="this attempt slept for longer than brokers keep markers; that it finds none says nothing: end it",
+    )
 
 
 def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse | None:

@@ -113,7 +113,7 @@ class LaneWriter:
         with hooks.step(3, lane):
             marker, control = self._noted()
         with hooks.step(4, lane):
-            decision = self._checked(judge(marker, control, self._attempt))
+            decision = self._checked(judge(marker, control, self._attempt, now_seconds=int(time.time())))
         match decision:
             case Write(generation=generation):
                 return self._commit(transaction, batches, generation)

@@ -73,6 +73,8 @@ class Asked(NamedTuple):
     lanes: int
     rows: tuple[Row, ...]
     day: int
+    """When the attempt began."""
+    now: int
 
 
 Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
@@ -89,7 +91,7 @@ def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> V
         attempt="",
         wall_seconds=asked.day * DAY,
     )
-    match lanes.judge(found and found.real(), control and control.real(), attempt):
+    match lanes.judge(found and found.real(), control and control.real(), attempt, now_seconds=asked.now * DAY):
         case Refuse():
             return Verdict.REFUSED
         case Compare(marker=committed):

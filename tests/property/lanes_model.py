@@ -81,6 +81,8 @@ class Attempt(NamedTuple):
     written: int = 0
     generation: int = 0
     """As it was when the attempt was judged."""
+    day: int = 1
+    """When it began."""
     seen: tuple[Marker | None, ...] = ()
     """What it read before it initialised its producer: only in a mutant."""
 
@@ -204,7 +206,12 @@ def _starts(world: World, state: State) -> Steps:
             older = started._replace(committed=state.committed - back, log=state.committed - back)
             yield f"the checkpoint is {back} older", older
     if state.runs and state.day <= world.weeks * 8:
-        yield "a week passes", state._replace(day=state.day + 8)
+        # Brokers forget idle transactional ids as soon as markers (`transactional.id.expiration.ms`): nobody who was
+        # initialised before can write after it.
+        later = state._replace(day=state.day + 8)
+        for number, lane in enumerate(state.lanes):
+            later = later if lane.prepared else _initialised(later, number)
+        yield "a week passes", later
     for number, lane in enumerate(state.lanes):
         if lane.marker is not None and lane.marker.day < state.day and not lane.pending:
             yield f"the marker of lane {number} expires", _with_lane(state, number, lane._replace(marker=None))
@@ -279,7 +286,7 @@ def _batch(world: World, state: State) -> Steps:
     for task, begun in enumerate(running.begun):
         if begun < world.attempts and not running.done[task]:
             others = tuple(a._replace(watched=False) if a.watched and a.lane == task else a for a in state.attempts)
-            attempt = Attempt(lane=task, batch=batch, layout=_layout(state), step="init")
+            attempt = Attempt(lane=task, batch=batch, layout=_layout(state), step="init", day=state.day)
             if not _given(world, attempt):
                 attempt = attempt._replace(step="read")  # nothing to write: nobody is fenced
             elif not world.reads_after_init:
@@ -344,7 +351,9 @@ def _judged(world: World, state: State, attempt: Attempt, name: str, verdicts: C
     elif not world.has_marker:
         verdict = Verdict.WRITE if rows else Verdict.COMMITTED
     else:
-        verdict = world.judge(marker, state.control, Asked(attempt.batch, attempt.lane, lanes, rows, state.day))
+        verdict = world.judge(
+            marker, state.control, Asked(attempt.batch, attempt.lane, lanes, rows, attempt.day, state.day)
+        )
     verdicts[verdict.name] += 1
     match verdict:
         case Verdict.WRITE if attempt.current:
@@ -560,7 +569,7 @@ def _gone(state: State, attempt: Attempt) -> State:
 
 
 def _with_attempts(state: State, attempts: tuple[Attempt, ...]) -> State:
-    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:8], repr(a.seen)))))
+    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:9], repr(a.seen)))))
 
 
 def _put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:

@@ -104,6 +104,13 @@ def test_given_another_number_of_lanes_when_judged_then_it_is_refused(marker: Ma
     assert refusal(judge(marker, CONTROL, replace(ATTEMPT, lanes=4))) is Refusal.LANE_COUNT_CHANGED
 
 
+def test_given_an_attempt_that_slept_beyond_the_retention_when_judged_then_it_is_out_of_the_past() -> None:
+    """Found by the model: a worker that was stopped for longer than brokers keep markers, and woke to none."""
+    sleeper = replace(ATTEMPT, batch_id=0, wall_seconds=OLD)
+    assert refusal(judge(None, replace(NEW, wall_seconds=OLD), sleeper, now_seconds=NOW)) is Refusal.STALE_BATCH
+    assert refusal(judge(None, NEW, sleeper, now_seconds=NOW)) is Refusal.STALE_BATCH
+
+
 def test_given_a_closed_record_when_judged_then_nobody_is_let_in() -> None:
     """Found by the model: an attempt let in between the fence and the new number could commit later."""
     closed = replace(CONTROL, lanes=CLOSED + 2)
