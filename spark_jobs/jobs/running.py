@@ -20,8 +20,8 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access
 from spark_jobs.jobs.arguments import Job
 from spark_jobs.jobs.progress_log import ProgressLog
+from spark_jobs.sink.checks import living_brokers
 from spark_jobs.sink.options import parse_options
-from spark_jobs.sink.preflight import living_brokers
 
 _POLL_SECONDS = 0.2
 _ANSWER_SECONDS = 30.0

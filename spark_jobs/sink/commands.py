@@ -141,8 +141,8 @@ def reset(
 def _plan(  # noqa: PLR0917 - as the options stand in each command
     sink: str, bootstrap: str, client: Sequence[str] | None, topic: str, timeout: float, state_dir: Path | None
 ) -> "SinkPlan":  # fmt: skip
+    from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - as above
     from spark_jobs.sink.plan import SinkPlan  # noqa: PLC0415 - as above
-    from spark_jobs.sink.preflight import living_brokers  # noqa: PLC0415 - as above
 
     configure_logging(level=_QUIET)
     given = {

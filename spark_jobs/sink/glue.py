@@ -1,10 +1,14 @@
-"""Spark's side of the sink: writers for streams and batches over one LaneWriter."""
+"""Spark's side of the sink: writers for streams and batches over one LaneWriter.
+
+Spark imports this in a new process for every batch, only to plan it: what writes, with Kafka's client behind it, is
+imported where it is called.
+"""
 
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,13 +16,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import TopicName
-from spark_jobs.sink.lanes import Attempt
-from spark_jobs.sink.ledger import SinkLedger, kept_ledger
-from spark_jobs.sink.pipeline import OffsetLane
 from spark_jobs.sink.plan import SinkPlan
 from spark_jobs.sink.preflight import forget
-from spark_jobs.sink.writer import LaneReport, LaneWriter, confirm
 from spark_jobs.source.border import crossing
+
+if TYPE_CHECKING:
+    from spark_jobs.sink.writer import LaneReport
 
 _log = logging.getLogger("kafka_discovery.sink")
 BATCH_ID = "streaming.sql.batchId"
@@ -31,7 +34,7 @@ _CONFIRM_SECONDS = 60.0
 class LaneMessage(WriterCommitMessage):
     """Carries a task's report to the driver."""
 
-    report: LaneReport
+    report: "LaneReport"
 
 
 class KafkaDiscoveryStreamWriter(DataSourceStreamArrowWriter):
@@ -111,6 +114,8 @@ class KafkaDiscoveryOffsetWriter(KafkaDiscoveryBatchWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one lane. See `pipeline.write_lane`."""
         with crossing():
+            from spark_jobs.sink.pipeline import OffsetLane  # noqa: PLC0415 - see the module
+
             context, options = _context(), self._plan.options
             refuse_speculation(context)
             source = cast("TopicName", options.source_topic)
@@ -130,7 +135,7 @@ def _context() -> TaskContext:
 
 def write_lane(
     plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator[pa.RecordBatch]
-) -> LaneReport:
+) -> "LaneReport":
     """Write one lane from within a task.
 
     Raises:
@@ -138,6 +143,10 @@ def write_lane(
 
     Runs: a worker; blocks for the batch and <= 2 x `transactionTimeout`.
     """
+    from spark_jobs.sink.lanes import Attempt  # noqa: PLC0415 - see the module
+    from spark_jobs.sink.ledger import kept_ledger  # noqa: PLC0415 - see the module
+    from spark_jobs.sink.writer import LaneWriter  # noqa: PLC0415 - see the module
+
     refuse_speculation(context)
     attempt = Attempt(
         query_id=query_id,
@@ -171,6 +180,9 @@ def _written(
 
 
 def _confirm(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> None:
+    from spark_jobs.sink.ledger import SinkLedger  # noqa: PLC0415 - see the module
+    from spark_jobs.sink.writer import confirm  # noqa: PLC0415 - see the module
+
     reports = [cast("LaneMessage", message).report for message in messages if message is not None]
     confirm(plan, SinkLedger(plan), reports, timeout_seconds=_CONFIRM_SECONDS)
 

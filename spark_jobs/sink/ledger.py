@@ -40,7 +40,7 @@ class SinkLedger:
         Raises:
             ConfigError: librdkafka refuses a property.
         """
-        for notes in (self._markers, self._glanced, self._control):
+        for notes in (self._markers, self._control):
             notes.connect()
         return self
 

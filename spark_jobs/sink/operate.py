@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from discovery.core.errors import StateError, TransactionError
 from discovery.kafka.topics import TopicAdmin
+from spark_jobs.sink.checks import fence_lanes
 from spark_jobs.sink.ledger import SinkLedger
 from spark_jobs.sink.marker import Control, Marker
 from spark_jobs.sink.plan import SinkPlan
-from spark_jobs.sink.preflight import fence_lanes, forget
+from spark_jobs.sink.preflight import forget
 
 __all__ = ["LaneStatus", "SinkStatus", "abort_lingering", "look", "reset", "takeover"]
 _STABLE_SECONDS = 1.0

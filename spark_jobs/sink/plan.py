@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from discovery.core.model import BrokerAddress, TopicName
-from discovery.kafka.transactions import Access
 from spark_jobs.sink.options import SinkOptions
+
+if TYPE_CHECKING:
+    from discovery.kafka.transactions import Access
 
 DEFAULT_LARGEST_BYTES = 1_048_588
 """A broker's own default of `max.message.bytes`."""
@@ -21,8 +24,11 @@ class SinkPlan:
     """`max.message.bytes` by topic, as far as known."""
 
     @property
-    def access(self) -> Access:
+    def access(self) -> "Access":
         """How the brokers are reached."""
+        # Planning a batch needs no client of Kafka's; who connects imports it.
+        from discovery.kafka.transactions import Access  # noqa: PLC0415
+
         return Access(self.options.client.connection, self.brokers)
 
     def largest(self, topic: str) -> int:

@@ -8,37 +8,19 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from discovery.core.clock import SystemClock
-from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError
-from discovery.core.model import BrokerAddress, ClusterId, TopicName
-from discovery.feed.base import FeedView, Interest, verdicts
-from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Transaction
+from discovery.core.model import BrokerAddress, TopicName
 from discovery.store.files import write_atomically
 from discovery.store.locations import default_state_dir
-from spark_jobs.sink.lanes import Refusal
-from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
-from spark_jobs.sink.marker import CLOSED, MAX_LANES, Control
 from spark_jobs.sink.options import SinkOptions
 from spark_jobs.sink.plan import SinkPlan
-from spark_jobs.source.feeds import chosen_feed
-from spark_jobs.source.options import SourceOptions
-from spark_jobs.source.start import is_living
-from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.sink")
 _BROKERS_SECONDS = 30.0
 _CHECKED_SECONDS = 600.0
-_ANSWER_SECONDS = 30.0
-_ENOUGH_BROKERS = 3
-_MORE_SECONDS = 0.3
-"""How long more brokers are waited for, once one lives."""
-LEDGER_PARTITIONS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +50,8 @@ def prepare(options: SinkOptions) -> SinkPlan:
         found = _check(options, now)
         _save(options, found)
     elif not 0 <= now - found.brokers_wall < _BROKERS_SECONDS:
+        from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - as below
+
         found = replace(found, brokers=living_brokers(options), brokers_wall=now)
         _save(options, found)
     return SinkPlan(options=options, brokers=found.brokers, largest_bytes=found.largest_bytes)
@@ -82,164 +66,15 @@ def forget(options: SinkOptions) -> None:
         _file(options).unlink()
 
 
-def living_brokers(options: SinkOptions) -> tuple[BrokerAddress, ...]:
-    """Return vetted brokers, best first, as the source's readers get them.
-
-    Raises:
-        KafkaUnreachableError: none within `startupTimeout`.
-
-    Runs: driver; blocks <= `startupTimeout`, with living brokers under a second.
-    """
-    try:
-        return _living_brokers(options, name=None if options.discovery_url else f"sink.{options.sink_id}")
-    except StateError:
-        # Another process looks for the same sink and is frozen in it: the saved view is not worth waiting for.
-        return _living_brokers(options, name=None)
-
-
-def _living_brokers(options: SinkOptions, *, name: str | None) -> tuple[BrokerAddress, ...]:
-    source = SourceOptions(
-        bootstrap=options.bootstrap,
-        interest=Interest(topics=(options.marker_topic,)),
-        client=options.client,
-        startup_timeout_seconds=options.startup_timeout_seconds,
-        state_dir=options.state_dir,
-        source_id=name,
-        cluster_id=None if options.cluster_id is None else ClusterId(options.cluster_id),
-        discovery_url=options.discovery_url,
-        discovery_cluster=options.discovery_cluster,
-        discovery_token_file=options.discovery_token_file,
-    )
-    feed = chosen_feed(source)
-    try:
-        feed.start()
-        patience = Patience(feed, source, SystemClock())
-        view = patience.wait(is_living, options.startup_timeout_seconds, _say)
-        if not is_living(view):
-            raise KafkaUnreachableError(
-                f"startupTimeout: after {options.startup_timeout_seconds:g} s no living broker; {verdicts(view)}"
-            )
-        view = patience.wait(lambda v: len(v.bootstrap) >= _ENOUGH_BROKERS, _MORE_SECONDS)
-    finally:
-        feed.stop()
-    return view.bootstrap
-
-
-def _say(view: FeedView) -> None:
-    _log.warning("the sink cannot start yet: %s", verdicts(view))
-
-
 def _check(options: SinkOptions, now: float) -> Found:
+    # Most batches need neither Kafka's client nor a discovery loop to be planned.
+    from spark_jobs.sink.checks import check_cluster, living_brokers  # noqa: PLC0415
+
+    # A refusal must not be hidden, at the next start, by what an earlier one had found.
+    forget(options)
     brokers = living_brokers(options)
-    plan = SinkPlan(options=options, brokers=brokers)
-    with _named(options):
-        largest = _check_topics(plan)
-        _check_transactions(plan)
-        _begin_control(plan)
+    largest = check_cluster(SinkPlan(options=options, brokers=brokers))
     return Found(key=_key(options), brokers=brokers, brokers_wall=now, checked_wall=now, largest_bytes=dict(largest))
-
-
-@contextmanager
-def _named(options: SinkOptions) -> Iterator[None]:
-    """A refusal during the checks must not be hidden by what an earlier start had found."""
-    try:
-        yield
-    except Exception:
-        forget(options)
-        raise
-
-
-def _check_topics(plan: SinkPlan) -> dict[TopicName, int]:
-    options, admin = plan.options, TopicAdmin(plan.access)
-    wanted = {"topic": options.topic, "deadLetterTopic": options.dead_letter_topic}
-    for option, topic in wanted.items():
-        if topic is not None and admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
-            raise ConfigError(f"{option}: topic {topic} does not exist; create it, or correct the name")
-    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS)
-    if shape is None:
-        partitions = min(MAX_LANES, max(LEDGER_PARTITIONS, options.lanes))
-        admin.create(options.marker_topic, partitions=partitions, timeout_seconds=_ANSWER_SECONDS)
-    elif shape.partitions < options.lanes:
-        raise ConfigError(
-            f"lanes: {options.lanes} are more than the {shape.partitions} partitions of {options.marker_topic}; add "
-            "partitions to it, or use fewer lanes"
-        )
-    elif shape.copies < _ENOUGH_BROKERS <= len(plan.brokers):
-        _log.warning(
-            "topic %s has %d copies: one broker's loss may stop the sink; give it 3",
-            options.marker_topic, shape.copies,
-        )  # fmt: skip
-    named = [topic for topic in wanted.values() if topic is not None]
-    return dict(admin.largest_records(named, timeout_seconds=_ANSWER_SECONDS))
-
-
-def _check_transactions(plan: SinkPlan) -> None:
-    """Whether timeout and id are admitted is found by asking, under an id that no lane has."""
-    options = plan.options
-    probe = Transaction(
-        plan.access,
-        transactional_id=f"{options.sink_id}-preflight",
-        timeout_seconds=options.transaction_timeout_seconds,
-        options=options.producer,
-    )
-    probe.fence(until(_ANSWER_SECONDS))
-
-
-def _begin_control(plan: SinkPlan) -> None:
-    """Write the first control record of a sink, or that of a new number of lanes."""
-    options, ledger = plan.options, SinkLedger(plan)
-    control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
-    if control is None:
-        markers = ledger.markers(range(options.lanes), timeout_seconds=_ANSWER_SECONDS)
-        if markers:
-            raise SinkRefusedError(
-                f"sinkId {options.sink_id!r}: {Refusal.LEDGER_LOST.value}: there are markers and no control record; "
-                "find out what of the last batch is in the topic, then run `kafka-discovery sink takeover`"
-            )
-        ledger.write_control(_first(options), timeout_seconds=_ANSWER_SECONDS)
-    elif control.lanes != options.lanes:
-        _change_lanes(plan, ledger, control)
-
-
-def _first(options: SinkOptions) -> Control:
-    return Control(query_id="", batch_id=-1, lanes=options.lanes, generation=1, wall_seconds=int(time.time()))
-
-
-def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
-    """Begin a generation with another number of lanes, where the last batch is complete in all of them.
-
-    A worker of the last run may still be at it, in a lane that this run does not have. So: close the record, so that
-    no attempt is let in any more; fence every lane, so that none that was let in can commit; look; open it again. A
-    driver that dies in between leaves it closed, and the next start does the same from the beginning.
-    """
-    known, wanted = control.known_lanes, plan.options.lanes
-    ledger.write_control(replace(control, lanes=CLOSED + known), timeout_seconds=_ANSWER_SECONDS)
-    fence_lanes(plan, known)
-    markers = ledger.markers(range(known), timeout_seconds=_ANSWER_SECONDS)
-    begun = [m.batch_id for m in markers.values() if m.generation >= control.generation]
-    ahead = [batch_id for batch_id in begun if batch_id > control.batch_id]
-    opened = replace(control, lanes=known)
-    if wanted != known and not ahead:
-        now = int(time.time())
-        opened = replace(control, lanes=wanted, generation=control.generation + 1, wall_seconds=now, lane_walls=())
-    ledger.write_control(opened, timeout_seconds=_ANSWER_SECONDS)
-    if wanted != known and ahead:
-        raise SinkRefusedError(
-            f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
-            f"{known} lanes and is not complete; start once with lanes={known}, then change it"
-        )
-
-
-def fence_lanes(plan: SinkPlan, lanes: int) -> None:
-    """End the open transactions of all lanes, and keep their holders from committing.
-
-    Raises:
-        TransactionError: a lane did not answer in time.
-
-    Runs: driver and operators' commands; blocks for about 0.1-0.6 s per lane.
-    """
-    for lane in range(lanes):
-        transaction_of(plan, lane).fence(until(_ANSWER_SECONDS))
 
 
 def _key(options: SinkOptions) -> str:
