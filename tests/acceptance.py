@@ -53,7 +53,6 @@ _HANGS = _CALLS + "calls_that_hang_when_overdue_then_they_are_named_abandoned_co
 _SINGLE = _CALLS + "a_running_call_when_started_again_then_it_is_single_flight"
 _ONE = "one source reads one cluster; run one query per cluster"
 _SPARK = "Spark plans its tasks anew for every batch; nothing stays assigned"
-_SINK = "concerns a sink"
 
 CASES = (
     no("A01", "discovery off: one run, no timer", "discovery is never off here; `assign` follows no new partition"),
@@ -313,9 +312,29 @@ CASES = (
             "unit/test_fetch_consumers.py::test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers_own",
         ),
     ),
-    no("A53", "a broker stops in mid-write", _SINK),
-    no("A54", "a retriable commit error is retried", _SINK),
-    no("A55", "a scale-in before the first checkpoint aborts orphans", _SINK),
+    Case(
+        "A53",
+        "a broker stops in mid-write",
+        (
+            "integration/test_sink_chaos.py::test_given_seeds_of_faults_when_played_then_nothing_is_lost_repeated_or_torn",
+        ),
+    ),
+    Case(
+        "A54",
+        "a retriable commit error is retried",
+        (
+            "unit/test_transactions.py::test_given_an_error_that_passes_when_tried_again_then_the_answer_counts",
+            "integration/test_sink_replies.py::test_given_a_lost_reply_to_the_commit_when_the_client_asks_again_then_the_batch_is_there_once",
+        ),
+    ),
+    Case(
+        "A55",
+        "a scale-in before the first checkpoint aborts orphans",
+        (
+            "integration/test_sink_writer.py::test_given_an_attempt_that_stopped_before_its_commit_when_retried_then_only_the_retry_is_visible",
+            "integration/test_sink_writer.py::test_given_a_complete_batch_when_the_number_of_lanes_changes_then_it_goes_on",
+        ),
+    ),
     Case(
         "A56",
         "a topic recreated under a running stream is found by its id",
