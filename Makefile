@@ -179,6 +179,10 @@ chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, 
 	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark local
 	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors
 
+.PHONY: kill-job
+kill-job: setup ## A job whose worker and driver are killed around the sink's commit (2 minutes)
+	$(BIN)/python -m pytest tests/exactly_once/kill_job.py
+
 .PHONY: bench-sink
 bench-sink: setup ## Throughput, batches and visibility of the exactly-once sink beside Spark's own (20 minutes)
 	$(BIN)/python -m benchmarks.sink
