@@ -74,6 +74,7 @@ class Guards:
         self._on_lost = on_lost
         self._guards: dict[BrokerAddress, _Guard] = {}
         self._standing: dict[BrokerAddress, Resolved] = {}
+        self._witnesses: dict[BrokerAddress, socket.socket] = {}
         self._resting: dict[BrokerAddress, float] = {}
         self._changed = asyncio.Event()
         self.findings: dict[BrokerAddress, Finding] = {}
@@ -93,6 +94,20 @@ class Guards:
                 while not self._standing:
                     await self._changed.wait()
         return self.ready
+
+    def still_stands(self, address: BrokerAddress, resolved: Resolved) -> bool:
+        """Tell whether the connection from before the proof stands at this very moment; if not, the address is out.
+
+        A client's connection may have been accepted by whoever took the address over a millisecond ago, before our
+        own connection's end was noticed.
+        """
+        witness = self._witnesses.get(address)
+        if self._standing.get(address) != resolved or witness is None:
+            return False
+        if _is_open(witness):
+            return True
+        self.broken(address)
+        return False
 
     def broken(self, address: BrokerAddress) -> None:
         """Take an address out at once: somebody found it dead."""
@@ -150,7 +165,7 @@ class Guards:
                         await self._look_at_names(address, resolved)
                         old.close()  # only now: one of the two has stood all the time
                         old.push(new.pop_all())
-                    self._stand(address, resolved)
+                    self._stand(address, resolved, connection)
                     why = await self._until_broken(connection, resolved, broken)
             except OSError as error:
                 why = f"it does not accept connections: {error}"
@@ -203,20 +218,33 @@ class Guards:
             self.findings[address] = finding
             _log.warning("clients_will_refuse", upstream=str(address), finding=finding.text)
 
-    def _stand(self, address: BrokerAddress, resolved: Resolved) -> None:
+    def _stand(self, address: BrokerAddress, resolved: Resolved, witness: socket.socket) -> None:
         if address not in self._standing:
             _log.info("upstream_ready", upstream=str(address), ready=len(self._standing) + 1)
         self._standing[address] = resolved
+        self._witnesses[address] = witness
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _lose(self, address: BrokerAddress, why: str) -> None:
+        self._witnesses.pop(address, None)
         if self._standing.pop(address, None) is None:
             return
         self.findings.pop(address, None)
         self._counts.lost[str(address)] += 1
         _log.info("upstream_lost", upstream=str(address), why=why, ready=len(self._standing))
         self._on_lost(address)
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Look without waiting: a broker that is not asked says nothing, so anything there is the end."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 async def _until_closed(connection: socket.socket) -> None:

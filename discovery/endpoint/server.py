@@ -192,8 +192,10 @@ class Endpoint:
                     timeout_seconds=limits.attempt_timeout_seconds,
                     on_failure=self._failed,
                 )
-                if won is not None:
+                if won is not None and guards.still_stands(won[0], dict(ready)[won[0]]):
                     return self._joined(client, *won, seconds=loop.time() - began)
+                if won is not None:
+                    won[1].close()
                 await asyncio.sleep(_BREATH_SECONDS)
         finally:
             self._waiting -= 1
