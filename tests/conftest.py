@@ -1,6 +1,7 @@
 """Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker."""
 
 import logging
+import signal
 import threading
 from collections.abc import Generator, Iterator
 
@@ -18,6 +19,8 @@ __all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
 def pytest_configure(config: pytest.Config) -> None:
     """Watch for processes that this session leaves behind."""
     config.pluginmanager.register(leftovers)
+    # A shell starts background jobs with SIGINT ignored, and what tests start and interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -41,10 +41,18 @@ def home(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
 
 
-def _replicas(cluster: LocalKafka, topic: str) -> dict[int, list[int]]:
+def _replicas(cluster: LocalKafka, topic: str, partitions: int) -> dict[int, list[int]]:
+    """Return them as soon as a broker knows so many; each learns of a topic in its own time."""
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, **cluster.client_options})
-    found = client.list_topics(timeout=10).topics[topic].partitions
-    return {index: list(partition.replicas) for index, partition in found.items()}
+    found: dict[int, list[int]] = {}
+
+    def told() -> bool:
+        known = client.list_topics(timeout=10).topics.get(topic)
+        found.update({index: list(one.replicas) for index, one in known.partitions.items()} if known else {})
+        return len(found) == partitions
+
+    eventually(told, 30, f"{partitions} partitions of {topic}")
+    return found
 
 
 def _identities(cluster: LocalKafka) -> list[ProcessIdentity]:
@@ -101,14 +109,14 @@ def test_given_a_broker_when_paused_then_it_lives_and_is_fenced_until_it_is_resu
 def test_given_a_topic_when_partitions_are_added_then_all_are_led(cluster: LocalKafka, topic_name: str) -> None:
     cluster.create_topic(topic_name, 2, 2)
     cluster.add_partitions(topic_name, 5)
-    assert len(_replicas(cluster, topic_name)) == 5
+    assert len(_replicas(cluster, topic_name, 5)) == 5
 
 
 def test_given_two_racks_when_a_topic_is_created_then_each_partition_has_a_replica_in_both(
     cluster: LocalKafka, topic_name: str
 ) -> None:
     cluster.create_topic(topic_name, 6, 2)
-    for replicas in _replicas(cluster, topic_name).values():
+    for replicas in _replicas(cluster, topic_name, 6).values():
         assert {cluster.settings.rack_of(broker_id) for broker_id in replicas} == {"rack-0", "rack-1"}
 
 
@@ -116,7 +124,7 @@ def test_given_an_assignment_when_a_topic_is_created_then_leaders_are_where_it_s
     cluster: LocalKafka, topic_name: str
 ) -> None:
     cluster.create_topic(topic_name, assignment=[[4, 1], [2, 4], [3, 2]])
-    assert _replicas(cluster, topic_name) == {0: [4, 1], 1: [2, 4], 2: [3, 2]}
+    assert _replicas(cluster, topic_name, 3) == {0: [4, 1], 1: [2, 4], 2: [3, 2]}
 
 
 def test_given_replicas_on_a_broker_when_reassigned_off_then_it_holds_none(
@@ -124,7 +132,7 @@ def test_given_replicas_on_a_broker_when_reassigned_off_then_it_holds_none(
 ) -> None:
     cluster.create_topic(topic_name, assignment=[[1, 3], [2, 1], [3, 2]])
     cluster.reassign_off([1])
-    after = _replicas(cluster, topic_name)
+    after = _replicas(cluster, topic_name, 3)
     assert all(1 not in replicas for replicas in after.values())
     assert [len(replicas) for replicas in after.values()] == [2, 2, 2]
 
@@ -133,7 +141,7 @@ def test_given_a_topic_when_deleted_then_its_name_is_free(cluster: LocalKafka, t
     cluster.create_topic(topic_name, 1, 1)
     cluster.delete_topic(topic_name)
     cluster.create_topic(topic_name, 2, 1)
-    assert len(_replicas(cluster, topic_name)) == 2
+    assert len(_replicas(cluster, topic_name, 2)) == 2
 
 
 def test_given_wrong_requests_when_made_then_each_names_what_is_wrong(cluster: LocalKafka) -> None:
