@@ -27,6 +27,7 @@ from discovery.feed.base import FeedView
 
 _BACKLOG = 1_024
 _REAP_SECONDS = 5.0
+_START_SECONDS = 30.0
 _QUIET_SECONDS = 0.2
 """An exchange is over when nothing has moved for so long."""
 _COMPLAIN_SECONDS = 10.0
@@ -84,7 +85,8 @@ class Endpoint:
             target=self._run, args=(listener, up), name="kafka-discovery endpoint", daemon=True
         )
         self._thread.start()
-        up.wait()
+        if not up.wait(_START_SECONDS):
+            raise ConfigError(f"endpoint: {self.address} did not begin to serve within {_START_SECONDS:g} s; try again")
         _log.info("endpoint_listening", address=self.address)
         return self.address
 

@@ -3,7 +3,7 @@
 The Spark source depends on these two protocols alone. `embedded.py` runs a loop in this process.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -93,6 +93,23 @@ class FeedView:
     """What the last cycle concluded."""
     fatal: str | None = None
     """Not None: waiting will not help (every listed address belongs to another cluster); names the remedy."""
+
+
+def cold_view(bootstrap: Iterable[BrokerAddress], cluster_id: ClusterId | None, sentence: str) -> FeedView:
+    """Return the picture before anything is known.
+
+    Runs: anywhere (pure).
+    """
+    return FeedView(
+        version=0,
+        generation=Generation(0),
+        state=LoopState.COLD,
+        cluster_id=cluster_id,
+        age_seconds=float("inf"),
+        bootstrap=(),
+        addresses=MappingProxyType({a: AddressReport(verdict=None, configured=True) for a in bootstrap}),
+        sentence=sentence,
+    )
 
 
 def verdicts(view: FeedView) -> str:

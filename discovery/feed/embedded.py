@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import structlog
 import tenacity
@@ -22,7 +21,6 @@ from discovery.core.model import (
     ClusterId,
     Generation,
     Isolation,
-    LoopState,
     TopicId,
     TopicName,
     TopicPartition,
@@ -32,7 +30,7 @@ from discovery.core.policy import Policy
 from discovery.core.removal import RemovalFacts
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
-from discovery.feed.base import AddressReport, FeedView, verdicts
+from discovery.feed.base import FeedView, cold_view, verdicts
 from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
@@ -120,16 +118,7 @@ class EmbeddedFeed:
         self._last_run_topic_ids: dict[TopicName, TopicId] = {}
         self._changed = threading.Condition()
         self._confirmed_at: float | None = None
-        self._view = FeedView(
-            version=0,
-            generation=Generation(0),
-            state=LoopState.COLD,
-            cluster_id=cluster_id,
-            age_seconds=float("inf"),
-            bootstrap=(),
-            addresses=MappingProxyType({a: AddressReport(verdict=None, configured=True) for a in self._bootstrap}),
-            sentence="cold: nobody was asked yet",
-        )
+        self._view = cold_view(self._bootstrap, cluster_id, "cold: nobody was asked yet")
         self._starting = threading.Lock()
         self._cycle: Cycle | None = None
         self._supervisor: Supervisor | None = None

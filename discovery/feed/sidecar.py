@@ -9,15 +9,14 @@ better one is there. Source: docs/decisions/0016-the-service-and-its-followers.m
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
 
 from discovery.core.clock import Clock, SystemClock
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, StateError
-from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, TopicName, TopicPartition
-from discovery.feed.base import AddressReport, FeedView, SourceFeed
+from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicName, TopicPartition
+from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
 from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
 from discovery.feed.identity import instance_name, is_surely_dead
@@ -98,16 +97,7 @@ class SidecarFeed:
         self._positions: Mapping[TopicPartition, int] = {}
         self._complaint = ""
         self._lost_id = False
-        self._view = FeedView(
-            version=0,
-            generation=Generation(0),
-            state=LoopState.COLD,
-            cluster_id=cluster_id,
-            age_seconds=float("inf"),
-            bootstrap=(),
-            addresses=MappingProxyType({a: AddressReport(verdict=None, configured=True) for a in self._bootstrap}),
-            sentence=f"cold: {client.url} was not asked yet",
-        )
+        self._view = cold_view(self._bootstrap, cluster_id, f"cold: {client.url} was not asked yet")
 
     @property
     def mode(self) -> Mode:

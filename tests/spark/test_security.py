@@ -193,7 +193,6 @@ def test_given_tokens_that_expire_when_workers_read_on_then_they_are_renewed(
             ranges = [FetchRange(topic_partition=partition, start_offset=number, end_offset=number + 1)]
             assert sum(b.num_rows for b in fetch(ranges, brokers, settings, on_waiting=lambda _: None)) == 1
         number += 1
-        time.sleep(0.5)
     close_all()
 
 
