@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.kafka.codes import WAIT_COORDINATOR
+from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 
 _AGAIN_SECONDS = 0.1
@@ -54,13 +55,14 @@ def committed_offsets(
 def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:
     """Ask again while the coordinator is moving or still being found, as on a new cluster; librdkafka does not."""
     deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            return ask(max(0.001, deadline - time.monotonic()))
-        except KafkaException as exc:
-            if exc.args[0].code() not in _COORDINATOR_MOVING or time.monotonic() + _AGAIN_SECONDS >= deadline:
-                raise
-        time.sleep(_AGAIN_SECONDS)
+    try:
+        return retried(ask, deadline, passes=_is_moving, answer_seconds=timeout_seconds)
+    except OutOfTimeError as error:
+        raise error.last or KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - public name
+
+
+def _is_moving(error: KafkaError) -> bool:
+    return error.code() in _COORDINATOR_MOVING
 
 
 _GIVE_UP_MILLISECONDS = 1_000
@@ -107,7 +109,7 @@ class GroupWriter:
         deadline = time.monotonic() + timeout_seconds
         with self._lock:
             error = self._exchange(raw, cluster_id, deadline)
-            while error is not None and error.code() in _COORDINATOR_MOVING and time.monotonic() < deadline:
+            while error is not None and _is_moving(error) and time.monotonic() < deadline:
                 time.sleep(_AGAIN_SECONDS)
                 error = self._exchange(raw, cluster_id, deadline)
         if error is not None and error.code() == KafkaError.UNKNOWN_MEMBER_ID:

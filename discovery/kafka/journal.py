@@ -26,26 +26,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 
 _log = logging.getLogger("kafka_discovery.source")
 _COPIES = 3
 _LEAST_IN_SYNC = 2
 """Copies that must have an entry before it counts, where there are three: one broker may die, and none be wrong."""
-_AGAIN_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 _SEPARATOR = "\x1f"
 _HOLDER = "holder"
 _RUN_HEADER = "run"
-_PROPERTIES: Mapping[str, Any] = {
-    "topic.metadata.refresh.interval.ms": 1_000,
-    "reconnect.backoff.max.ms": 500,
-    "socket.timeout.ms": 5_000,
-    "socket.connection.setup.timeout.ms": 2_000,
-    "enable.metrics.push": False,
-    "log.connection.close": False,
-    "allow.auto.create.topics": False,
-}
 
 
 class Journal:
@@ -73,7 +65,7 @@ class Journal:
         """
         self._topic = topic
         self._name = name
-        self._properties = {**properties, **_PROPERTIES}
+        self._properties = {**properties, **SHORT_WAITS}
         self._brokers = brokers
         self._timeout_seconds = timeout_seconds
         self._open_timeout_seconds = timeout_seconds if open_timeout_seconds is None else open_timeout_seconds
@@ -263,7 +255,7 @@ class Journal:
         while position <= until if until is not None else not is_at_end:
             if time.monotonic() >= deadline:
                 raise StateError(f"the ledger in topic {self._topic} was not read to its end in time")
-            for message in consumer.consume(500, _AGAIN_SECONDS):
+            for message in consumer.consume(500, _POLL_SECONDS):
                 if (failed := message.error()) is not None:
                     is_at_end = is_at_end or failed.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
                     continue
@@ -317,32 +309,7 @@ def _patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
         KafkaException: it cannot.
         StateError: the time is up.
     """
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise StateError(f"Kafka did not let us {what} in time")
-        try:
-            return act(min(left, _ANSWER_SECONDS))
-        except KafkaException as error:
-            if not _may_pass(error.args[0]):
-                raise
-        time.sleep(_AGAIN_SECONDS)
-
-
-def _may_pass(error: KafkaError) -> bool:
-    return bool(error.retriable()) or error.code() in _PASSING
-
-
-_PASSING = frozenset(
-    {
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - confluent-kafka's public names
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-    }
-)
+    try:
+        return retried(act, deadline)
+    except OutOfTimeError as error:
+        raise StateError(f"Kafka did not let us {what} in time: {error}") from error

@@ -16,32 +16,12 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog, milliseconds
 
-_AGAIN_SECONDS = 0.05
-_ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _POLL_EVERY_ROWS = 512
-_LEAST_SECONDS = 0.001
 _BUFFER_KILOBYTES = 65_536
-_PASSING = frozenset(
-    {
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - confluent-kafka's public names
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._WAIT_COORD,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.NETWORK_EXCEPTION,
-    }
-)
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ and DESCRIBE on the marker topic",
@@ -49,16 +29,6 @@ _HINTS: Mapping[int, str] = {
     KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
 }
 """What a user can do about it, or should know."""
-_CONNECTION: Mapping[str, Any] = {
-    "topic.metadata.refresh.interval.ms": 1_000,
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 500,
-    "socket.timeout.ms": 5_000,
-    "socket.connection.setup.timeout.ms": 2_000,
-    "enable.metrics.push": False,
-    "log.connection.close": False,
-    "allow.auto.create.topics": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +51,7 @@ class Access:
 
         Runs: anywhere (pure).
         """
-        return {**self.connection, **_CONNECTION, "bootstrap.servers": ",".join(map(str, self.brokers))}
+        return {**self.connection, **SHORT_WAITS, "bootstrap.servers": ",".join(map(str, self.brokers))}
 
 
 class GroupNotes:
@@ -376,15 +346,10 @@ def patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
 
     Runs: anywhere; blocks until `deadline` at most.
     """
-    failure: KafkaException | None = None
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            return act(max(_LEAST_SECONDS, min(left, _ANSWER_SECONDS)))
-        except KafkaException as exc:
-            failure = exc
-            error = exc.args[0]
-            if error.fatal() or error.txn_requires_abort() or not (error.retriable() or error.code() in _PASSING):
-                raise TransactionError(f"could not {what}: {error.str()}{_HINTS.get(error.code(), '')}") from exc
-        time.sleep(_AGAIN_SECONDS)
-    why = failure.args[0].str() if failure is not None else "no time was left"
-    raise TransactionError(f"could not {what} in time: {why}") from failure
+    try:
+        return retried(act, deadline)
+    except KafkaException as exc:
+        error = exc.args[0]
+        raise TransactionError(f"could not {what}: {error.str()}{_HINTS.get(error.code(), '')}") from exc
+    except OutOfTimeError as error:
+        raise TransactionError(f"could not {what} in time: {error}") from error.last

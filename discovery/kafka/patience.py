@@ -1,0 +1,91 @@
+"""Asking Kafka again while it may still succeed: one loop, one deadline, and what passes by itself."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+_AGAIN_SECONDS = 0.05
+_ANSWER_SECONDS = 5.0
+_LEAST_SECONDS = 0.001
+SHORT_WAITS: Mapping[str, Any] = {
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "socket.timeout.ms": 5_000,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "enable.metrics.push": False,
+    "log.connection.close": False,
+    "allow.auto.create.topics": False,
+}
+"""Properties of clients that are asked through `retried`: none waits longer than one of its tries."""
+_PASSING = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - confluent-kafka's public names
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+
+
+class OutOfTimeError(Exception):
+    """The time is up; `last` is what the last try failed of, None where there was no time for one."""
+
+    def __init__(self, last: KafkaException | None) -> None:
+        self.last = last
+        super().__init__(last.args[0].str() if last is not None else "no time was left")
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Tell whether the same call may succeed later.
+
+    Runs: anywhere (pure).
+    """
+    if error.fatal() or error.txn_requires_abort():
+        return False
+    return bool(error.retriable()) or error.code() in _PASSING
+
+
+def retried(
+    act: Callable[[float], Any],
+    deadline: float,
+    *,
+    passes: Callable[[KafkaError], bool] = may_pass,
+    answer_seconds: float = _ANSWER_SECONDS,
+) -> Any:
+    """Do it again while it may still succeed.
+
+    Args:
+        act: Takes the seconds it may block.
+        deadline: `time.monotonic` after which nothing is tried any more.
+        passes: Whether an error may pass by itself.
+        answer_seconds: Most that one try may block.
+
+    Raises:
+        KafkaException: it cannot succeed.
+        OutOfTimeError: the time is up.
+
+    Runs: anywhere; blocks until `deadline` at most.
+    """
+    last: KafkaException | None = None
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            return act(max(_LEAST_SECONDS, min(left, answer_seconds)))
+        except KafkaException as exc:
+            if not passes(exc.args[0]):
+                raise
+            last = exc
+        time.sleep(_AGAIN_SECONDS)
+    raise OutOfTimeError(last)
