@@ -33,6 +33,23 @@ lock: setup ## Resolve the requirements again: pinned, hashed, without addresses
 	  --annotation-style line -c requirements/run.txt requirements/sidecar.in -o requirements/sidecar.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
 	  --annotation-style line -c requirements/dev.txt requirements/build.in -o requirements/build.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
+	  --annotation-style line requirements/docs.in -o requirements/docs.txt
+
+.venv-docs/.ready: requirements/docs.txt
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: .venv-docs/.ready ## The documentation as a site in build/site; a broken link or anchor fails (15 seconds)
+	.venv-docs/bin/sphinx-build -q -W --keep-going -c docs/site -d build/site-cache -b html . build/site
+	@echo "open build/site/index.html"
+
+.PHONY: test-docs
+test-docs: setup ## Every snippet of the documentation, those that take long included, and the site (10 minutes)
+	MANUAL_LONG=1 $(BIN)/python -m pytest tests/unit/test_manual.py tests/integration/test_manual.py tests/spark/test_manual.py
+	@$(MAKE) --no-print-directory docs
 
 .PHONY: check
 check: setup ## Format, lint, types, import layers, unit and property tests (about a minute)

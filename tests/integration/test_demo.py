@@ -1,4 +1,4 @@
-"""The demo itself, small and short, as a user runs it: what it reports, and what it leaves behind."""
+"""The demo itself, small and short, as a user of README.md runs it: what it reports, and what it leaves behind."""
 
 import json
 import os

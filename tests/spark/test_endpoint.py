@@ -1,4 +1,4 @@
-"""The bootstrap endpoint under real clients: librdkafka, Kafka's own tools, Spark's own source and sink."""
+"""The bootstrap endpoint under librdkafka, Kafka's own tools (java-clients.md), Spark's own source and sink."""
 
 from collections.abc import Sequence
 from pathlib import Path

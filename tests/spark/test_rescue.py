@@ -1,4 +1,4 @@
-"""Jobs that do not change, on Spark's own source: the program and the commands of docs/how-to/spark-native.md."""
+"""Jobs that do not change: the program and the commands of spark-native.md; those of README.md and java-clients.md."""
 
 import json
 import os

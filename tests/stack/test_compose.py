@@ -1,4 +1,4 @@
-"""`docker-compose up` for real: all healthy, an event counted, two brokers removed, an alert pending, nothing left."""
+"""deploy-compose.md for real: all healthy, an event counted, two brokers removed, an alert pending, nothing left."""
 
 import json
 from collections.abc import Iterator
