@@ -40,6 +40,8 @@ from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_lea
 _GRACE_SECONDS = 1.0
 """How much later than its timeout a call may come back before it counts as stuck."""
 _ASK_IDS_AT_ONCE = frozenset({EventKind.SHRINK_BLOCKED, EventKind.TOPIC_ADDED, EventKind.TOPIC_RETURNED})
+_WAKES_WHEN_IDLE = 4
+"""How often per interval the loop looks up while nobody needs fresh offsets."""
 _SAVE_AGAIN_SECONDS = 10.0
 """A full disk may have room again, and the process that wrote a shared view may be gone."""
 _VETS = ("vet 0", "vet 1", "vet 2", "vet 3")
@@ -377,5 +379,7 @@ class Cycle:
         """Wake at the next instant of the finest rhythm: cheap, and nothing due is ever missed by more than that."""
         if self.gateway is None:
             return min(self._policy.settle_seconds, self._policy.interval_seconds) / 2
+        if self._is_idle():  # whoever needs fresh answers asks for them, which wakes the loop
+            return self._policy.interval_seconds / _WAKES_WHEN_IDLE
         finest = min(self._policy.offsets_interval_seconds, self._policy.topics_interval_seconds)
         return max(0.0, min(finest / 2, self._metadata.next_at - now))

@@ -106,6 +106,7 @@ _AT_BOOTSTRAP = r"(?:Connection to node -\d+ |Bootstrap broker )[^\n]*(?:could n
 at a partition are those of a dead list."""
 _LAST_WORDS = ("Traceback (most recent call last)", 'Exception in thread "main"', "ERROR MicroBatchExecution")
 _LINE_CHARACTERS = 300
+_NAMED_EXCEPTION = re.compile(r"(?<![\w.$])(?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b")
 _SIGKILL_CODES = (-9, 137)
 _JVM_KILLED_CODES = (52, 134, 139)
 """52: Spark's own code for out of memory; 134, 139: abort and segmentation fault."""
@@ -157,8 +158,18 @@ def _line_at(text: str, position: int) -> str:
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else None]
-    before = max(0, position - start - _LINE_CHARACTERS // 3) if len(line) > _LINE_CHARACTERS else 0
+    before = _beginning(line, position - start) if len(line) > _LINE_CHARACTERS else 0
     return line[before : before + _LINE_CHARACTERS].strip()
+
+
+def _beginning(line: str, position: int) -> int:
+    """Return where to begin to quote: at the last exception named before the sign, else at a word near it."""
+    nearest = max(0, position - _LINE_CHARACTERS // 2)
+    named = [found.start() for found in _NAMED_EXCEPTION.finditer(line, nearest, position + 1)]
+    if named:
+        return named[-1]
+    space = line.find(" ", max(0, position - _LINE_CHARACTERS // 3), position)
+    return 0 if nearest == 0 else max(space + 1, nearest)
 
 
 def _telling_lines(text: str) -> Iterator[str]:

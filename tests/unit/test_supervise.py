@@ -128,6 +128,14 @@ def test_given_a_line_as_long_as_a_stack_trace_when_it_is_quoted_then_the_tellin
     quoted = classify(f"{'Job aborted ' * 200}{sign}{' at org.apache' * 200}").evidence
     assert sign in quoted
     assert len(quoted) <= 300
+    assert quoted.startswith(("Job", "aborted"))
+
+
+def test_given_a_long_line_that_names_an_exception_when_it_is_quoted_then_the_quotation_begins_with_its_name() -> None:
+    said = "Timeout of 60000ms expired before the position for partition events-1 could be determined"
+    line = f"Lost task 1.0 in stage 0.0 (TID 1) (10.0.0.2 executor driver): {'x' * 300} org.apache.kafka.Timeout"
+    quoted = classify(f"{line}Exception: {said}{' at org.apache' * 200}").evidence
+    assert quoted.startswith(f"org.apache.kafka.TimeoutException: {said}")
 
 
 def test_given_a_chained_exception_when_its_cause_is_telling_then_the_cause_counts() -> None:
