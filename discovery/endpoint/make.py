@@ -27,6 +27,7 @@ from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.base import Vetter
 from discovery.kafka.reach import Reached, Resolver, reach_all
 from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.loop.demand import nothing
 from discovery.loop.interest import Interest
 
 _T = TypeVar("_T")
@@ -134,7 +135,7 @@ def brokers_feed(
         policy=policy,
         state_dir=state_dir / "brokers" if state_dir is not None else None,
         cluster_id=pin,
-        is_idle=lambda: True,
+        demand=nothing,
     )
 
 

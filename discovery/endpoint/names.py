@@ -4,8 +4,6 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cryptography import x509
-
 from discovery.core.model import BrokerAddress
 
 
@@ -25,6 +23,8 @@ def names_of(certificate_der: bytes) -> tuple[str, ...]:
 
     Runs: anywhere (pure).
     """
+    from cryptography import x509  # noqa: PLC0415 - seven megabytes that only endpoints of TLS listeners need
+
     certificate = x509.load_der_x509_certificate(certificate_der)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

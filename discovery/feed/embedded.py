@@ -39,6 +39,7 @@ from discovery.kafka.vet import LibrdkafkaVetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Key, ThreadedCalls, Value, gather
 from discovery.loop.cycle import Barrier, Cycle, Picture
+from discovery.loop.demand import Demand, everything
 from discovery.loop.interest import Interest
 from discovery.loop.offsets import LeaderAsk
 from discovery.loop.supervisor import Supervisor
@@ -81,7 +82,7 @@ class EmbeddedFeed:
         vetter: Vetter | None = None,
         clock: Clock | None = None,
         on_picture: Callable[[Picture], None] | None = None,
-        is_idle: Callable[[], bool] = lambda: False,
+        demand: Demand = everything,
     ) -> None:
         """Remember what to follow.
 
@@ -99,7 +100,7 @@ class EmbeddedFeed:
             vetter: Asks addresses; librdkafka if None.
             clock: The system's if None.
             on_picture: Hears of every picture after it is shown, on the loop's thread; must be quick.
-            is_idle: Tells whether nobody needs fresh offsets now.
+            demand: Tells whose end offsets must be fresh at this moment.
         """
         self._bootstrap = tuple(bootstrap)
         self._bootstrap_file = bootstrap_file
@@ -108,7 +109,7 @@ class EmbeddedFeed:
         self._cluster_id = cluster_id
         self._clock = clock or SystemClock()
         self._on_picture = on_picture
-        self._is_idle = is_idle
+        self._demand = demand
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
         self._factory = factory or ConfluentGatewayFactory(options, self._policy)
@@ -160,7 +161,7 @@ class EmbeddedFeed:
                 clock=self._clock,
                 persistence=self._store,
                 show=self._show,
-                is_idle=self._is_idle,
+                demand=self._demand,
             )
             self._supervisor = Supervisor(self._cycle)
             self._supervisor.start()

@@ -70,14 +70,21 @@ class ServiceClient:
         self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=_CONNECT_SECONDS)
 
     def follow(
-        self, held: Position, *, topics: str | None, pattern: str | None, wait_seconds: float, silence_seconds: float
+        self,
+        held: Position,
+        *,
+        topics: str | None,
+        pattern: str | None,
+        isolation: str | None = None,
+        wait_seconds: float,
+        silence_seconds: float,
     ) -> tuple[dict[str, Any], float]:
         """Return the next document and the age of what it shows.
 
         Raises:
             ServiceSilentError: no answer within `wait_seconds + silence_seconds`, or none of the service's.
         """
-        wanted = {"topics": topics, "pattern": pattern, "epoch": held.epoch or None}
+        wanted = {"topics": topics, "pattern": pattern, "isolation": isolation, "epoch": held.epoch or None}
         parameters = {name: value for name, value in wanted.items() if value is not None}
         response = self._send(
             "GET",

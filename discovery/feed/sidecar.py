@@ -233,6 +233,7 @@ class SidecarFeed:
             held,
             topics=None if names is None else ",".join(names),
             pattern=self._interest.pattern,
+            isolation=self._interest.isolation.value,
             wait_seconds=wait_seconds,
             silence_seconds=max(1.0, self._limits.silence_seconds - _WAIT_SECONDS),
         )

@@ -26,7 +26,7 @@ from discovery.core.decide import Announce, Decision, Instruction, Persist, Publ
 from discovery.core.diff import Event, EventKind
 from discovery.core.doubt import raised, went_back
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, BrokerId, Snapshot, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, Isolation, Snapshot, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
 from discovery.core.policy import Policy
 from discovery.core.quarantine import due
@@ -34,6 +34,7 @@ from discovery.core.state import State
 from discovery.kafka.base import Gateway, GatewayFactory, Vetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Calls
+from discovery.loop.demand import Demand, Division, Wanted, everything, isolations
 from discovery.loop.interest import Interest
 from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_leader
 
@@ -120,7 +121,7 @@ class Cycle:
         clock: Clock,
         persistence: Persistence | None,
         show: Callable[[Picture], None],
-        is_idle: Callable[[], bool] = lambda: False,
+        demand: Demand = everything,
     ) -> None:
         """Wire the parts; asks nobody yet."""
         self._state = state
@@ -134,14 +135,15 @@ class Cycle:
         self._unsaved: Snapshot | None = None
         self._save_again_at = float("-inf")
         self._show = show
-        self._is_idle = is_idle
+        self._demand = demand
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.gateway: Gateway | None = None
         self.turned_at = clock.monotonic()
         """When the last turn began: tells whether the loop lives."""
         self._gateway_serial = 0
         self._book = OffsetBook()
-        self._schedule = OffsetsSchedule(policy)
+        self._division = Division()
+        self._schedule, self._seldom = OffsetsSchedule(policy), OffsetsSchedule(policy)
         self._leaders: tuple[object, dict[BrokerId, tuple[TopicPartition, ...]]] = (None, {})
         self._vetting: dict[str, set[BrokerAddress]] = {}
         """Addresses still being asked, by round; touched by the loop's thread alone."""
@@ -235,7 +237,8 @@ class Cycle:
             if isinstance(answer, OffsetsAnswer):
                 self._doubt(went_back(self._book, answer), now)
                 self._book = self._book.told(answer, now=now)
-                self._schedule.answered(answer.leader_id, ok=bool(answer.offsets))
+                for schedule in (self._schedule, self._seldom):
+                    schedule.answered(answer.leader_id, ok=bool(answer.offsets))
         return events
 
     def _doubt(self, topics: frozenset[TopicName], now: float) -> None:
@@ -271,7 +274,8 @@ class Cycle:
         if self.gateway is None:
             return
         gateway, serial = self.gateway, self._gateway_serial
-        idle = self._is_idle()
+        wanted = self._demand()
+        idle = wanted == ()
         if self._metadata.take(now) and not (idle and now - self._metadata_asked_at < self._policy.interval_seconds):
             self._metadata_asked_at = now
             self._start(
@@ -281,8 +285,7 @@ class Cycle:
             work = partial(self._topic_ids_answer, gateway, serial, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
-        for ask in self._schedule.due(self.leaders(), self._book, self._state, now, idle=idle):
-            self._ask_leader(gateway, serial, ask, now)
+        self._ask_leaders(gateway, serial, wanted, now)
 
     def _ids_due(self, now: float) -> bool:
         doubted = any(not doubt.id_told for doubt in self._state.doubts.values())
@@ -351,12 +354,22 @@ class Cycle:
             return
         self.inbox.put((serial, TopicIdsAnswer(topic_ids=ids, asked_at=asked_at)))
 
-    def _ask_leader(self, gateway: Gateway, serial: int, ask: LeaderAsk, now: float) -> None:
-        def work() -> None:
-            self.inbox.put((serial, ask_offsets(gateway, ask, self._interest.isolations, self._policy)))
+    def _ask_leaders(self, gateway: Gateway, serial: int, wanted: Wanted | None, now: float) -> None:
+        chosen, rest = self._division.of(self.leaders(), wanted)
+        every = self._interest.isolations
+        for ask in self._schedule.due(chosen, self._book, self._state, now):
+            ends = every if ask.with_start else isolations(wanted, self._interest)
+            if self._ask_leader(f"offsets {ask.leader_id}", gateway, serial, ask, ends):
+                self._schedule.asked(ask, now)
+        for ask in self._seldom.due(rest, self._book, self._state, now, idle=True):
+            if self._ask_leader(f"offsets {ask.leader_id} seldom", gateway, serial, ask, every):
+                self._seldom.asked(ask, now)
 
-        if self._start(f"offsets {ask.leader_id}", work, 2 * self._policy.offsets_timeout_seconds):
-            self._schedule.asked(ask, now)
+    def _ask_leader(self, key: str, gateway: Gateway, serial: int, ask: LeaderAsk, ends: tuple[Isolation, ...]) -> bool:
+        def work() -> None:
+            self.inbox.put((serial, ask_offsets(gateway, ask, ends, self._policy)))
+
+        return self._start(key, work, 2 * self._policy.offsets_timeout_seconds)
 
     def _tell(self, decision: Decision, answers: list[Answer], events: tuple[Event, ...]) -> None:
         if decision.sentence != self._sentence:
@@ -379,7 +392,7 @@ class Cycle:
         """Wake at the next instant of the finest rhythm: cheap, and nothing due is ever missed by more than that."""
         if self.gateway is None:
             return min(self._policy.settle_seconds, self._policy.interval_seconds) / 2
-        if self._is_idle():  # whoever needs fresh answers asks for them, which wakes the loop
+        if self._demand() == ():  # whoever needs fresh answers asks for them, which wakes the loop
             return self._policy.interval_seconds / _WAKES_WHEN_IDLE
         finest = min(self._policy.offsets_interval_seconds, self._policy.topics_interval_seconds)
         return max(0.0, min(finest / 2, self._metadata.next_at - now))

@@ -72,7 +72,8 @@ class Api:
         hub = self._service.hub(call.cluster)
         held = Position(epoch=call.text("epoch") or "", version=call.number("version", 0))
         interest, key = _interest(call.text("topics"), call.text("pattern"))
-        if hub.cluster.followed() and (shown := hub.shown()) is not None and shown.view.generation:
+        isolation = _isolation(call.text("isolation")) if call.text("isolation") else None
+        if hub.cluster.followed(interest, isolation) and (shown := hub.shown()) is not None and shown.view.generation:
             # Ends were asked for seldom until now; a reader that begins at "latest" must not begin before it.
             with contextlib.suppress(ApiError):
                 await self._refresh(hub, _FIRST_SECONDS)

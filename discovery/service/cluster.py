@@ -9,10 +9,12 @@ from typing import Protocol
 
 from discovery.config.settings import ClusterSettings
 from discovery.core.clock import Clock
+from discovery.core.model import Isolation
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
 from discovery.loop.cycle import Picture
+from discovery.loop.demand import Demand, Wanted
 from discovery.loop.interest import Interest
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
@@ -20,6 +22,8 @@ from discovery.service.events import Timeline
 _FIRST_TURN_SECONDS = 5.0
 _FOLLOWED_SECONDS = 30.0
 """How long after the last question about offsets they are still kept fresh."""
+_MOST_READERS = 64
+"""Different interests that are told apart; each topic's name is held against each of them once."""
 EVERYTHING = ""
 """A pattern found in every name; internal topics are left out by the interest itself."""
 
@@ -43,7 +47,7 @@ class FeedMaker(Protocol):
         state_dir: Path | None,
         name: str,
         on_picture: Callable[[Picture], None],
-        is_idle: Callable[[], bool],
+        demand: Demand,
     ) -> EmbeddedFeed:
         """Build it; does no I/O."""
         ...
@@ -63,7 +67,7 @@ def make_feed(
     state_dir: Path | None,
     name: str,
     on_picture: Callable[[Picture], None],
-    is_idle: Callable[[], bool],
+    demand: Demand,
 ) -> EmbeddedFeed:
     """See `FeedMaker`: the real one, over librdkafka."""
     return EmbeddedFeed(
@@ -75,7 +79,7 @@ def make_feed(
         source_id=name,
         cluster_id=settings.pin,
         on_picture=on_picture,
-        is_idle=is_idle,
+        demand=demand,
     )
 
 
@@ -97,7 +101,10 @@ class Cluster:
         self._clock = clock
         self._maker = maker
         self._latest: tuple[FeedView, Picture, float] | None = None
-        self._followed_at = float("-inf")
+        self._readers: dict[Interest, float] = {}
+        """When each was last asked for; event loop's thread."""
+        self._wanted: tuple[float, Wanted] = (float("-inf"), ())
+        """Until when, and what."""
         self._changing = threading.Lock()
         self._feed: EmbeddedFeed | None = None
         self._speaker: EmbeddedFeed | None = None
@@ -107,15 +114,30 @@ class Cluster:
         """The loop, once it was started."""
         return self._feed
 
-    def is_idle(self) -> bool:
-        """Tell whether nobody needs fresh offsets: then Kafka is asked for them seldom."""
-        return self._clock.monotonic() - self._followed_at > _FOLLOWED_SECONDS
+    def demand(self) -> Wanted:
+        """Say whose end offsets readers asked for lately: Kafka is asked for the others seldom. Any thread."""
+        until, wanted = self._wanted
+        return wanted if self._clock.monotonic() < until else ()
 
-    def followed(self) -> bool:
-        """Note that somebody needs fresh offsets; tell whether they were not kept fresh until now."""
-        was_idle = self.is_idle()
-        self._followed_at = self._clock.monotonic()
-        return was_idle
+    def followed(self, interest: Interest | None, isolation: Isolation | None) -> bool:
+        """Note what somebody reads; tell whether its offsets were not kept fresh until now.
+
+        Args:
+            interest: Topics or a pattern; None: all that is followed.
+            isolation: Which ends it needs; None: both.
+
+        Runs: the event loop's thread.
+        """
+        now, before = self._clock.monotonic(), self.demand()
+        interest = interest or self.scope
+        one = replace(interest, both_ends=isolation is None, isolation=isolation or interest.isolation)
+        self._readers[one] = now
+        lately = {each: at for each, at in self._readers.items() if now - at <= _FOLLOWED_SECONDS}
+        if len(lately) > _MOST_READERS:  # too many to be told apart
+            lately = {self.scope: now}
+        self._readers = lately
+        self._wanted = (now + _FOLLOWED_SECONDS, tuple(lately))
+        return one not in before and self.scope not in before
 
     @property
     def scope(self) -> Interest:
@@ -181,7 +203,7 @@ class Cluster:
             if self._speaker is feed:  # one that was replaced may have a last word
                 self._hear(feed, picture)
 
-        feed = self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, is_idle=self.is_idle)
+        feed = self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, demand=self.demand)
         self._speaker = feed
         try:
             feed.start()

@@ -18,6 +18,7 @@ from discovery.core.model import LoopState
 from discovery.endpoint.make import KafkaProver, limits_of
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView
+from discovery.loop.demand import nothing
 from discovery.service.cluster import Cluster, FeedMaker
 from discovery.service.consumers import Registry
 from discovery.service.documents import age_of
@@ -235,7 +236,7 @@ class Service:
                 state_dir=None,
                 name=name,
                 on_picture=lambda _: None,
-                is_idle=lambda: True,
+                demand=nothing,
             )
             made.check()
         return effective, read_token(new.api.token_file) if new.api.token_file else None

@@ -73,6 +73,11 @@ def table(api: Api) -> tuple[Route, ...]:
                 _WAIT,
                 _TOPICS,
                 Parameter(name="pattern", schema=STRING, meaning="Only topics in which this expression is found."),
+                Parameter(
+                    name="isolation",
+                    schema={"type": "string", "enum": ["read_uncommitted", "read_committed"]},
+                    meaning="Which ends must be fresh; none: both.",
+                ),
             ),
             response=FOLLOW,
             statuses=(200, 503),

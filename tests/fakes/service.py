@@ -14,6 +14,7 @@ from discovery.core.clock import SystemClock
 from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.loop.cycle import Picture
+from discovery.loop.demand import Demand
 from discovery.service.app import api_app, probe_app
 from discovery.service.cluster import FeedMaker, interest_of
 from discovery.service.metrics import registry
@@ -47,7 +48,7 @@ class FakeMaker:
         state_dir: Path | None,
         name: str,
         on_picture: Callable[[Picture], None],
-        is_idle: Callable[[], bool],
+        demand: Demand,
     ) -> EmbeddedFeed:
         return EmbeddedFeed(
             bootstrap=settings.bootstrap_servers,
@@ -59,7 +60,7 @@ class FakeMaker:
             factory=FakeGatewayFactory(self.network),
             vetter=FakeVetter(self.network),
             on_picture=on_picture,
-            is_idle=is_idle,
+            demand=demand,
         )
 
 
