@@ -5,10 +5,13 @@ import json
 import multiprocessing
 import resource
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -48,10 +51,8 @@ def first_byte() -> Result:
         cluster = stack.enter_context(LocalKafka(ClusterSettings(brokers=2)))
         holes = [stack.enter_context(black_hole()) for _ in range(10)]
         listed = ",".join([*holes[:6], cluster.address(1), *holes[6:], cluster.address(2)])
-        began = time.perf_counter()
-        running = stack.enter_context(endpoint_to(listed))
-        ready_seconds = time.perf_counter() - began
-        address, direct = running.endpoint.address, cluster.address(1)
+        address, direct = stack.enter_context(_endpoint_process(listed)), cluster.address(1)
+        ready_seconds = ask(address)  # the first client is held until a broker has proved itself
         for _ in range(30):  # JVMs that have just started are slow
             ask(address), ask(direct)
         pairs = [(ask(address), ask(direct)) for _ in range(ROUNDS)]
@@ -67,6 +68,24 @@ def first_byte() -> Result:
         "direct_milliseconds": straight,
         "added_milliseconds": added,
     }
+
+
+@contextlib.contextmanager
+def _endpoint_process(listed: str) -> Iterator[str]:
+    """Run `kafka-discovery endpoint` as a process of its own, as users do: in ours it would wait for our interpreter."""
+    with tempfile.TemporaryDirectory(prefix="endpoint-") as folder:
+        command = [
+            sys.executable, "-c", "from discovery.cli import main; main()", "endpoint",
+            "--bootstrap", listed, "--port", "0", "--state-dir", folder, "--json",
+        ]  # fmt: skip
+        with (Path(folder) / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
+            yield str(json.loads(process.stdout.readline())["endpoint"])
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def many() -> Result:
@@ -219,7 +238,7 @@ def section(result: Result) -> str:
         ("connect to first byte of an answer, through the endpoint", _times(through), "p99 < 300 ms"),
         ("the same, asking a broker directly", _times(direct), "-"),
         ("added by the endpoint, pair by pair", _times(added), "< 2 ms"),
-        ("start of the endpoint to its first verified broker", f"{first['ready_seconds']:.2f} s", "-"),
+        ("first client after the start, held until a broker has proved itself", f"{first['ready_seconds']:.2f} s", "-"),
         ("clients connected at the same time", f"{crowd['open_at_once']}; {answers}", "1 000"),
         (
             "bytes through one pipe, best of 3",
@@ -231,7 +250,7 @@ def section(result: Result) -> str:
     return f"""## The bootstrap endpoint
 
 `make bench-endpoint`. Twelve addresses, ten of them black holes, two real brokers; {through["n"]} clients one after the
-other, each also asking a broker directly.
+other, each also asking a broker directly. The endpoint is a process of its own.
 
 | what | measured | target |
 |---|---|---|
