@@ -72,7 +72,7 @@ def first_byte() -> Result:
 
 @contextlib.contextmanager
 def _endpoint_process(listed: str) -> Iterator[str]:
-    """Run `kafka-discovery endpoint` as a process of its own, as users do: in ours it would wait for our interpreter."""
+    """Run `kafka-discovery endpoint` as a process of its own, for in ours it would wait for our interpreter."""
     with tempfile.TemporaryDirectory(prefix="endpoint-") as folder:
         command = [
             sys.executable, "-c", "from discovery.cli import main; main()", "endpoint",
