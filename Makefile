@@ -150,6 +150,7 @@ bench-endpoint: setup ## First byte, added latency, a thousand clients and throu
 .PHONY: bench-rescue
 bench-rescue: setup ## Jobs that do not change on a dead list, and in the incident: with `run`, the endpoint, and without (15 minutes)
 	$(BIN)/python -m benchmarks.rescue
+	$(BIN)/python -m benchmarks.old_clients
 
 .PHONY: soak-source
 soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders

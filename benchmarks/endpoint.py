@@ -51,7 +51,7 @@ def first_byte() -> Result:
         cluster = stack.enter_context(LocalKafka(ClusterSettings(brokers=2)))
         holes = [stack.enter_context(black_hole()) for _ in range(10)]
         listed = ",".join([*holes[:6], cluster.address(1), *holes[6:], cluster.address(2)])
-        address, direct = stack.enter_context(_endpoint_process(listed)), cluster.address(1)
+        address, direct = stack.enter_context(endpoint_process(listed)), cluster.address(1)
         ready_seconds = ask(address)  # the first client is held until a broker has proved itself
         for _ in range(30):  # JVMs that have just started are slow
             ask(address), ask(direct)
@@ -71,7 +71,7 @@ def first_byte() -> Result:
 
 
 @contextlib.contextmanager
-def _endpoint_process(listed: str) -> Iterator[str]:
+def endpoint_process(listed: str) -> Iterator[str]:
     """Run `kafka-discovery endpoint` as a process of its own, for in ours it would wait for our interpreter."""
     with tempfile.TemporaryDirectory(prefix="endpoint-") as folder:
         command = [

@@ -40,9 +40,14 @@ def _summary(result: Mapping[str, Any]) -> str:
     gate = sum(one["predicted"] == one["broken"] for one in removals)
     return (
         f"**{right} of {len(lists)} lists ended as foretold, {timely} within a factor of 1.5 of the time** "
-        f"({sum(one['starts'] for one in lists)} starts); "
+        f"({sum(one['starts'] for one in lists)} starts; with so few, {_by_chance(lists)} would miss it by chance "
+        "if all predictions were true); "
         f"**{gate} of {len(removals)} removals broke exactly what was foretold.**"
     )
+
+
+def _by_chance(lists: Sequence[Mapping[str, Any]]) -> str:
+    return f"{sum(one.get('time_missed_by_chance', 0.0) for one in lists):.1f}"
 
 
 def _row(one: Mapping[str, Any]) -> str:

@@ -38,6 +38,8 @@ class Judged:
     seconds: float
     outcome_right: bool
     time_right: bool
+    time_missed_by_chance: float = 0.0
+    """How probably a true prediction would miss the time with so few starts."""
     error: str = ""
 
 
@@ -76,8 +78,24 @@ def judge_starts(name: str, words: str, forecast: Forecast, happened: Sequence[S
         seconds=round(seconds, 2),
         outcome_right=likely(forecast.failure, len(happened), len(failed)),
         time_right=1 / _FACTOR <= ratio <= _FACTOR,
+        time_missed_by_chance=round(missed_by_chance(forecast, len(happened)), 4),
         error=failed[0].error[:160] if failed else "",
     )
+
+
+def missed_by_chance(forecast: Forecast, starts: int) -> float:
+    """Return how probably the mean of so many starts is beyond the factor although the prediction is true.
+
+    Runs: anywhere (pure).
+    """
+    mean = forecast.mean_seconds
+    variance = math.fsum(one.probability * (one.seconds - mean) ** 2 for one in forecast.starts) / starts
+    if variance <= 0:
+        return 0.0
+    told = statistics.NormalDist(mean, math.sqrt(variance))
+    least, most = max(mean, _FLOOR_SECONDS) / _FACTOR, max(mean, _FLOOR_SECONDS) * _FACTOR
+    too_short = told.cdf(least) if least > _FLOOR_SECONDS else 0.0
+    return too_short + 1 - told.cdf(most)
 
 
 def likely(probability: float, trials: int, hits: int) -> bool:

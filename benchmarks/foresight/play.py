@@ -104,18 +104,21 @@ def _orders(scenario: Scenario, addresses: Sequence[str], starts: int) -> list[O
     return [Order(name=scenario.name, what=scenario.kind.value, topic=TOPIC, properties=properties)] * starts
 
 
-def start_clients(version: str, orders: Sequence[Order], *, warm_up: str) -> dict[str, list[Started]]:
+def start_clients(
+    version: str, orders: Sequence[Order], *, warm_up: str, jars: Sequence[Path] = ()
+) -> dict[str, list[Started]]:
     """Start real clients in one JVM and return how each start ended, by order.
 
     Args:
         version: Of the client.
         orders: What to start.
         warm_up: A living address: the first start loads the client's classes and would be measured.
+        jars: Of the client; those of the version if none.
     """
     longest = max(_api_seconds(order) for order in orders)
-    jars = os.pathsep.join(map(str, client_jars()[version]))
+    path = os.pathsep.join(map(str, jars or client_jars()[version]))
     done = subprocess.run(
-        [java_command(), "-Xmx700m", "-XX:+UseSerialGC", "-cp", jars, str(PROGRAM), warm_up, str(_APART_MILLISECONDS)],
+        [java_command(), "-Xmx700m", "-XX:+UseSerialGC", "-cp", path, str(PROGRAM), warm_up, str(_APART_MILLISECONDS)],
         input="".join(f"{order.line}\n" for order in orders),
         capture_output=True,
         text=True,

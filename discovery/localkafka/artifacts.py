@@ -64,6 +64,15 @@ OLD_CLIENT = ArtifactSet(
         Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
     ),
 )
+OLDEST_CLIENT = ArtifactSet(
+    folder_name="kafka-clients-2.4.1",
+    title="Kafka's client 2.4.1",
+    checksum_file="jars_client_2_4.txt",
+    dependencies=(
+        Dependency(organisation="org.apache.kafka", name="kafka-clients", revision="2.4.1"),
+        Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
+    ),
+)
 NATIVE_CONNECTOR = ArtifactSet(
     folder_name="spark-sql-kafka-4.2.0",
     title="Spark's own Kafka connector 4.2.0",

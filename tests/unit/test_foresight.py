@@ -1,6 +1,6 @@
 """How predictions are drawn and judged, without brokers."""
 
-from benchmarks.foresight.judge import Started, is_sure, judge_starts, likely, starts_needed
+from benchmarks.foresight.judge import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
 from benchmarks.foresight.removals import TOPICS, draw_removals, foreseen
 from benchmarks.foresight.scenarios import MOST_LIVING, VERSIONS, draw
 from discovery.core.clients import ClientKind
@@ -32,6 +32,12 @@ def test_given_an_even_chance_when_counted_then_only_what_it_hardly_brings_is_wr
 def test_given_times_when_judged_then_a_factor_of_one_and_a_half_is_the_limit() -> None:
     for seconds, right in ((8, True), (11.9, True), (12.1, False), (5.4, True), (5.2, False)):
         assert judge_starts("n", "w", SURE, [Started(ok=False, seconds=seconds)]).time_right is right
+
+
+def test_given_times_that_differ_when_few_starts_are_counted_then_chance_alone_may_miss_the_factor() -> None:
+    assert missed_by_chance(SURE, 4) == 0
+    assert 0.4 < missed_by_chance(EVEN, 4) < 0.42
+    assert missed_by_chance(EVEN, 400) < 0.001
 
 
 def test_given_a_seed_when_drawn_then_it_is_the_same_and_covers_versions_kinds_and_sizes() -> None:
