@@ -18,6 +18,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars import native_connector_jars
 from spark_jobs.supervise import Report, run_query
 from spark_jobs.supervise.desk import Desk
+from tests.spark.support_standalone import standalone
 from tests.support import eventually, produce
 from tests.support_endpoint import CONSUMER, properties_file, tool_command
 
@@ -97,26 +98,19 @@ def _read_by_a_tool(program: str, listed: str, topic: str, folder: Path) -> None
     assert f"properties file bootstrap.servers of {config}: 127.0.0.1:" in done.stderr
 
 
-def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
-    dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
-) -> None:
-    job = (
-        block("python", "# job.py")
-        .replace(LISTED, dead_list)
-        .replace('"subscribe", "events"', f'"subscribe", "{topic_name}"')
-    )
-    job += WRITING.format(servers=dead_list, topic=topic_name)
-    (tmp_path / "job.py").write_text(job.replace("/data/", f"{tmp_path}/"))
+def _run_as_on_the_page(job: str, folder: Path, *, master: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Run the page's command with this job; return its report."""
+    (folder / "job.py").write_text(job.replace("/data/", f"{folder}/"))
     words = block("sh", "kafka-discovery run").split()
     assert words[:4] == ["kafka-discovery", "run", "--", "spark-submit"]
     assert (words[4], words[-1]) == ("--packages", "job.py")
-    report_file, folder = tmp_path / "report.json", Path(sys.executable).parent
+    report_file, programs = folder / "report.json", Path(sys.executable).parent
     command = [
-        str(folder / words[0]), words[1], "--state-dir", str(tmp_path / "state"), "--report", str(report_file),
-        words[2], str(folder / words[3]), "--master", "local[2]", "--driver-memory", "512m",
+        str(programs / words[0]), words[1], "--state-dir", str(folder / "state"), "--report", str(report_file),
+        words[2], str(programs / words[3]), "--master", master, "--driver-memory", "512m", *more,
         "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
         # The same jars as those of `--packages`, which would ask a repository.
-        "--jars", ",".join(map(str, native_connector_jars())), str(tmp_path / words[-1]),
+        "--jars", ",".join(map(str, native_connector_jars())), str(folder / words[-1]),
     ]  # fmt: skip
     done = subprocess.run(
         command,
@@ -130,11 +124,36 @@ def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_f
     report: dict[str, Any] = json.loads(report_file.read_text())
     told = (done.returncode, report["outcome"], report["runs"], report["failures"])
     assert told == (0, "finished", 1, 0), done.stderr[-4000:]
-    assert sorted("".join(file.read_text() for file in (tmp_path / "events").glob("*.txt")).split()) == ["a", "b", "c"]
+    assert sorted("".join(file.read_text() for file in (folder / "events").glob("*.txt")).split()) == ["a", "b", "c"]
+    return report
+
+
+def _job(dead_list: str, topic: str) -> str:
+    page = block("python", "# job.py").replace(LISTED, dead_list)
+    return page.replace('"subscribe", "events"', f'"subscribe", "{topic}"')
+
+
+def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
+    dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    job = _job(dead_list, topic_name) + WRITING.format(servers=dead_list, topic=topic_name)
+    report = _run_as_on_the_page(job, tmp_path, master="local[2]")
     assert records(breakable, topic_name) == 3 + 1 + 3
-    _read_by_a_tool(str(folder / words[0]), dead_list, topic_name, tmp_path)
+    _read_by_a_tool(str(Path(sys.executable).parent / "kafka-discovery"), dead_list, topic_name, tmp_path)
     assert any(line.startswith("kafka.bootstrap.servers=127.0.0.1:") for line in report["set"]), report["set"]
     assert any("metadata.recovery.strategy=rebootstrap" in line for line in report["set"]), report["set"]
+
+
+def test_given_a_standalone_cluster_when_all_that_the_job_lists_is_dead_then_its_executors_get_the_living_brokers(
+    dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    executors = ["--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=1"]
+    with standalone(tmp_path, workers=1) as master:
+        report = _run_as_on_the_page(_job(dead_list, topic_name), tmp_path, master=master, more=executors)
+    given = [line for line in report["set"] if line.startswith("kafka.bootstrap.servers=")]
+    living = [breakable.address(broker) for broker in breakable.broker_ids if broker not in DOOMED]
+    assert given
+    assert all(address in line for line in given for address in living), given
 
 
 def test_given_the_program_of_the_page_when_all_it_lists_is_dead_then_run_query_lets_it_succeed_here_and_elsewhere(
