@@ -1,5 +1,7 @@
 """The border: librdkafka's errors and metadata become our values, each in one function."""
 
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +20,9 @@ from discovery.core.model import (
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC
 from discovery.kafka.tls import is_tls_failure
+
+_REMEMBERED = 50_000
+"""Partitions told lately; beyond it they are made anew."""
 
 
 def failure_kind(error: KafkaError) -> FailureKind:
@@ -81,15 +86,19 @@ def topic_of(topic: Any) -> TopicMetadata:
     return TopicMetadata(
         name=TopicName(topic.topic),
         partitions=tuple(
-            PartitionMetadata(
-                partition=p.id,
-                leader_id=BrokerId(p.leader) if p.leader >= 0 else None,
-                replicas=tuple(BrokerId(r) for r in p.replicas),
-                in_sync=tuple(BrokerId(r) for r in p.isrs),
-            )
-            for p in sorted(topic.partitions.values(), key=lambda p: p.id)
+            _partition(p.id, p.leader, tuple(p.replicas), tuple(p.isrs))
+            for p in sorted(topic.partitions.values(), key=attrgetter("id"))
         ),
     )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _partition(
+    number: int, leader: int, replicas: tuple[BrokerId, ...], in_sync: tuple[BrokerId, ...]
+) -> PartitionMetadata:
+    """Return the same object for the same words: they come every second, and what is the same is compared at once."""
+    leader_id = BrokerId(leader) if leader >= 0 else None
+    return PartitionMetadata(partition=number, leader_id=leader_id, replicas=replicas, in_sync=in_sync)
 
 
 def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:

@@ -43,6 +43,7 @@ _GRACE_SECONDS = 1.0
 _ASK_IDS_AT_ONCE = frozenset({EventKind.SHRINK_BLOCKED, EventKind.TOPIC_ADDED, EventKind.TOPIC_RETURNED})
 _WAKES_WHEN_IDLE = 4
 """How often per interval the loop looks up while nobody needs fresh offsets."""
+_CALM_SECONDS = 0.02
 _SAVE_AGAIN_SECONDS = 10.0
 """A full disk may have room again, and the process that wrote a shared view may be gone."""
 _VETS = ("vet 0", "vet 1", "vet 2", "vet 3")
@@ -164,6 +165,11 @@ class Cycle:
     def gateway_serial(self) -> int:
         """Number of the present client: an answer obtained through an older one is not trusted."""
         return self._gateway_serial
+
+    @property
+    def calm_seconds(self) -> float:
+        """How long an answer may wait for others that come with it: nothing while somebody needs fresh offsets."""
+        return _CALM_SECONDS if self._state.snapshot is not None and self._demand() == () else 0.0
 
     def leaders(self) -> dict[BrokerId, tuple[TopicPartition, ...]]:
         """Return the followed partitions by leader; computed once per change of the topics."""

@@ -63,6 +63,8 @@ class Supervisor:
         while not self._stop.is_set():
             idle_seconds = self._cycle.turn(first)
             first = self._next(idle_seconds)
+            if first is not None and (calm_seconds := self._cycle.calm_seconds):
+                self._stop.wait(calm_seconds)  # answers that come together are taken in by one turn
 
     def _next(self, seconds: float) -> Item | None:
         try:

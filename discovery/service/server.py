@@ -34,9 +34,23 @@ _log = structlog.get_logger("discovery.service")
 class _Server(uvicorn.Server):
     """uvicorn without signal handlers of its own: two of them run here, and the end is ours to order."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        """Wait for the end; uvicorn's own looks ten times a second for signals, a date and limits not used here."""
+        await self.on_tick(0)
+        await self._leaving.wait()
+
+    def leave(self) -> None:
+        """Order the end. Runs: the event loop's thread."""
+        self.should_exit = True
+        self._leaving.set()
 
 
 async def serve(
@@ -92,7 +106,8 @@ async def serve(
             for task in tasks:
                 task.cancel()
             service.release_waiters()
-            api.should_exit = probes.should_exit = True
+            api.leave()
+            probes.leave()
             await asyncio.gather(service.stop(_LOOPS_SECONDS), *running)
             _log.info("stopped")
 

@@ -99,6 +99,7 @@ def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
     while network.clock.monotonic() < until:
         network.clock.advance(max(cycle.turn(), 0.01))
     assert cycle.state.snapshot is not None
+    assert (cycle.calm_seconds > 0) is (wanted == ())
     return counted
 
 
