@@ -14,6 +14,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+_BUILD_SECONDS, _ASK_SECONDS = 300.0, 30.0
+"""A build takes 2-10 s, Git's answer milliseconds: what takes longer hangs."""
 _SOURCES = ("pyproject.toml", "README.md", "LICENSE", "discovery", "spark_jobs", "pyspark_kafka_discovery")
 
 
@@ -28,8 +30,9 @@ def build(target: Path) -> list[Path]:
 
     Raises:
         CalledProcessError: the build failed; its words are on stderr.
+        TimeoutExpired: the build, or Git, hung; it was ended.
 
-    Runs: anywhere; blocks about 10 s; needs `build` and `setuptools`, no network.
+    Runs: anywhere; blocks about 10 s, 5 minutes at most; needs `build` and `setuptools`, no network.
     """
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _last_commit())
     target.mkdir(parents=True, exist_ok=True)
@@ -41,7 +44,9 @@ def build(target: Path) -> list[Path]:
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch, str(copy)]
         # Permissions are part of both files.
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": ""}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, umask=0o022, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, umask=0o022, check=False, timeout=_BUILD_SECONDS
+        )
         if done.returncode != 0:
             sys.stderr.write(done.stdout + done.stderr)
             done.check_returncode()
@@ -77,10 +82,23 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _last_commit() -> str:
-    told = subprocess.run(["git", "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "315532800"  # 1980, where zip's time begins
+    command = ["git", "log", "-1", "--format=%ct"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_SECONDS).stdout
+    except FileNotFoundError:  # no Git; one that hangs is an error, or the same commit would give other bytes
+        told = ""
+    return told.strip() or "315532800"  # 1980, where zip's time begins
+
+
+def main() -> None:
+    """Build into the named folder; say in one line why not."""
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "dist")
+    try:
+        made = build(target)
+    except (subprocess.SubprocessError, OSError) as failed:
+        sys.exit(f"nothing was built into {target}: {failed}")
+    print(*made, sep="\n")  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":
-    for file in build(Path(sys.argv[1] if len(sys.argv) > 1 else "dist")):
-        print(file)  # noqa: T201 - the answer
+    main()

@@ -1,6 +1,8 @@
 """The packages: the same bytes for the same source, nothing missing, nothing that does not belong."""
 
 import re
+import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy import package
 from deploy.licences import notices
 from deploy.package import build, repacked
 
@@ -55,6 +58,35 @@ def test_given_the_sdist_when_opened_then_nothing_tells_who_built_it_or_when(bui
 def test_given_an_archive_when_packed_again_twice_then_it_does_not_change(built: tuple[Path, Path]) -> None:
     archive = built[1].read_bytes()
     assert repacked(archive, epoch=1_000_000_000) == repacked(repacked(archive, epoch=5), epoch=1_000_000_000)
+
+
+def test_given_git_hangs_when_a_build_asks_for_the_time_then_it_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    monkeypatch.setattr(package, "_ASK_SECONDS", 0.2)
+    monkeypatch.setattr(sys, "argv", ["package", str(tmp_path / "dist")])
+    with pytest.raises(SystemExit, match=r"nothing was built into .*timed out after 0.2 seconds"):
+        package.main()
+    assert not (tmp_path / "dist").exists()
+
+
+def test_given_a_build_that_hangs_when_its_time_is_up_then_it_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "_BUILD_SECONDS", 0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        build(tmp_path)
+
+
+def test_given_no_git_when_a_build_asks_for_the_time_then_it_takes_the_first_one_of_zip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert package._last_commit() == "315532800"
 
 
 def test_given_the_locked_packages_when_their_licences_are_read_then_each_says_one_that_we_may_use() -> None:
