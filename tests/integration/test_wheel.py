@@ -1,15 +1,17 @@
-"""What is published works: the built wheel, installed away from this tree, reads Kafka with Spark.
+"""What is published works: the built wheel, installed by pip into a clean environment, reads Kafka with Spark.
 
-The new environment finds third-party packages in this one, where they were installed by hash: 600 MB need not be
-installed twice. Our own code comes from the wheel alone.
+The environment holds the locked packages and nothing else: their files are linked from where `make setup` installed
+them by hash, since 900 MB need not be unpacked twice. pip then resolves what the wheel asks for, without an index.
 """
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -37,17 +39,40 @@ print(json.dumps({"from": discovery.__file__, "values": sorted(row.v for row in 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with our wheel in it."""
+    """An environment with our wheel in it, and what it needs."""
     folder = tmp_path_factory.mktemp("wheel")
     wheel, _ = build(folder)
     home = folder / "env"
     venv.create(home, with_pip=False)
     site = next((home / "lib").glob("python*")) / "site-packages"
-    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin/python"), "install", "--quiet", "--no-index"]
-    subprocess.run([*pip, "--no-deps", "--disable-pip-version-check", str(wheel)], check=True, timeout=120)
-    # A plain path: the .pth files in there, among them the one of the editable install, are not followed.
-    (site / "zz-third-party.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    for found in locked():
+        link(found, site)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin/python")]
+    install = [*pip, "install", "--quiet", "--no-index", "--disable-pip-version-check", str(wheel)]
+    subprocess.run(install, check=True, timeout=120)
     return home
+
+
+def locked() -> list[metadata.Distribution]:
+    """Return the packages of the lock, as far as this platform takes them."""
+    names = re.findall(
+        r"^([\w.-]+)==[^\\\n]*", Path("requirements/run.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    found = {name: list(metadata.distributions(name=name)) for name in names}
+    return [distributions[0] for distributions in found.values() if distributions]
+
+
+def link(found: metadata.Distribution, site: Path) -> None:
+    """Link a package's modules and metadata; commands in `bin` name another interpreter and stay behind."""
+    for file in found.files or ():
+        if file.parts[0] == ".." or "__pycache__" in file.parts:
+            continue
+        target = site / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(str(file.locate()), target)
+        except OSError:  # another file system
+            shutil.copy(str(file.locate()), target)
 
 
 def run(home: Path, folder: Path, *command: str) -> str:
@@ -64,6 +89,16 @@ def test_given_the_wheel_alone_when_asked_then_the_command_answers(installed: Pa
     told = run(installed, tmp_path, str(installed / "bin/kafka-discovery"), "--help")
     assert "serve" in told
     assert "healthcheck" in told
+
+
+def test_given_the_wheel_alone_when_looked_at_then_its_needs_are_met_and_no_tool_of_ours_is_there(
+    installed: Path, tmp_path: Path
+) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", str(installed / "bin/python"), "--disable-pip-version-check")
+    assert "No broken requirements found" in run(installed, tmp_path, *pip, "check")
+    names = {found.name for found in metadata.distributions(path=[str(next(installed.glob("lib/*/site-packages")))])}
+    assert {"kafka-discovery", "pyspark", "confluent-kafka"} <= names
+    assert not {"pytest", "mypy", "ruff", "build"} & names, "only what the wheel asks for"
 
 
 def test_given_the_wheel_alone_when_spark_reads_then_every_record_comes(
