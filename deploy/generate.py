@@ -17,6 +17,8 @@ from deploy.source.alerts import ALERTS, Alert
 
 HERE = Path("deploy")
 _PAGE = Path("docs/how-to/deploy-alerts.md")
+_TRIED = HERE / "tried/alerts.json"
+"""What `make test-alerts` has seen; it writes a new one to build/alerts.json."""
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
 
 
@@ -69,11 +71,30 @@ def _dashboards() -> dict[Path, str]:
 
 
 def _page(text: str) -> str:
-    """Put the alerts into the table of the how-to."""
-    head, rest = text.split("<!-- alerts -->\n")
-    tail = rest.split("<!-- /alerts -->\n")[1]
-    table = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, ALERTS))
-    return f"{head}<!-- alerts -->\n\n{table}\n<!-- /alerts -->\n{tail}"
+    """Put the alerts, and what was last seen of them for real, into the how-to."""
+    rows = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, ALERTS))
+    seen = tried_table(json.loads(_TRIED.read_text(encoding="utf-8")))
+    return _between(_between(text, "alerts", rows), "figures", seen)
+
+
+def _between(text: str, mark: str, content: str) -> str:
+    head, rest = text.split(f"<!-- {mark} -->\n")
+    tail = rest.split(f"<!-- /{mark} -->\n")[1]
+    return f"{head}<!-- {mark} -->\n\n{content}\n<!-- /{mark} -->\n{tail}"
+
+
+def tried_table(seen: dict[str, Any]) -> str:
+    """Return the table of a run of `make test-alerts`: alert, fault, seconds until it was delivered, and its end.
+
+    Runs: anywhere (pure).
+    """
+    head = (
+        f"One run on a machine with {seen['cores']} cores, {seen['seconds']} s; {seen['runbook_blocks']} blocks of"
+        " runbooks were run\nwhile their alerts fired.\n\n"
+        "| alert | fault | fired after s | resolved after s |\n|---|---|---|---|\n"
+    )
+    names = ("alert", "fault", "fired_after_seconds", "resolved_after_seconds")
+    return head + "".join(f"| {' | '.join(str(row[name]) for name in names)} |\n" for row in seen["alerts"])
 
 
 def _row(alert: Alert) -> str:

@@ -1,12 +1,13 @@
 """The rules: up to date, over metrics that exist, firing when they must and only then, each with a runbook."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from deploy.generate import HERE, as_yaml, files
+from deploy.generate import HERE, as_yaml, files, tried_table
 from deploy.source.alerts import ALERTS, RECORDINGS, seconds_in
 from deploy.source.cases import CASES
 from deploy.source.cases import tests as played_tests
@@ -102,6 +103,15 @@ def test_given_short_times_when_rendered_then_only_the_durations_differ() -> Non
 def test_given_an_address_of_runbooks_when_rendered_then_alerts_link_there() -> None:
     rule = groups(runbooks="https://wiki.example/runbooks/")["groups"][1]["rules"][0]
     assert rule["annotations"]["runbook_url"] == f"https://wiki.example/runbooks/{rule['alert']}.md"
+
+
+def test_given_what_was_seen_for_real_when_published_then_each_alert_has_fired_and_ended() -> None:
+    seen = json.loads(Path("deploy/tried/alerts.json").read_text(encoding="utf-8"))
+    assert {row["alert"] for row in seen["alerts"]} == {alert.name for alert in ALERTS}
+    for row in seen["alerts"]:
+        assert row["fired_after_seconds"] > 0, row
+        assert row["resolved_after_seconds"] >= 0, row
+    assert tried_table(seen).count("\n| Discovery") == len(seen["alerts"])
 
 
 def test_given_a_duration_in_each_place_when_scaled_then_it_is_written_as_promql_wants_it() -> None:
