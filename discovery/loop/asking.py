@@ -37,7 +37,9 @@ def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolations: Sequence[Isolation
 
 
 def _why(offsets: Mapping[TopicPartition, PartitionOffsets], timeout_seconds: float) -> str:
-    return "it no longer leads it, or not yet" if offsets else f"no answer within {timeout_seconds:g} s"
+    """Say what silence can mean: of many partitions some may be told too late, where others say who leads no more."""
+    late = f"no answer within {timeout_seconds:g} s"
+    return f"{late}, or it does not lead it now" if offsets else late
 
 
 def _offsets(ends: Mapping[Isolation, OffsetAndEpoch], start: OffsetAndEpoch | None) -> PartitionOffsets:

@@ -22,3 +22,21 @@ def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation
         told = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
         assert (told.high_watermark, told.last_stable_offset) == expected
         assert told.start_offset == 0
+
+
+def test_given_some_partitions_or_all_not_told_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> None:
+    cluster = FakeCluster(FakeNetwork())
+    cluster.create_topic("t", 1)
+    gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
+    here, elsewhere = (TopicPartition(TopicName("t"), number) for number in (0, 1))
+    said = {
+        asked: ask_offsets(
+            gateway,
+            LeaderAsk(leader_id=BrokerId(1), partitions=asked, with_start=False),
+            Interest().isolations,
+            Policy(),
+        ).detail
+        for asked in ((here,), (here, elsewhere), (elsewhere,))
+    }
+    late = f"no answer within {Policy().offsets_timeout_seconds:g} s"
+    assert list(said.values()) == ["", f"{late}, or it does not lead it now", late]
