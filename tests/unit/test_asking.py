@@ -33,7 +33,7 @@ def test_given_some_partitions_or_all_not_told_when_asked_then_the_reason_claims
         asked: ask_offsets(
             gateway,
             LeaderAsk(leader_id=BrokerId(1), partitions=asked, with_start=False),
-            Interest().isolations,
+            Interest(topics=(here.topic,)).isolations,
             Policy(),
         ).detail
         for asked in ((here,), (here, elsewhere), (elsewhere,))
