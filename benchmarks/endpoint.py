@@ -55,18 +55,20 @@ def first_byte() -> Result:
         ready_seconds = ask(address)  # the first client is held until a broker has proved itself
         for _ in range(30):  # JVMs that have just started are slow
             ask(address), ask(direct)
-        pairs = [(ask(address), ask(direct)) for _ in range(ROUNDS)]
-    through = summary([1_000 * one for one, _ in pairs])
-    straight = summary([1_000 * one for _, one in pairs])
-    added = summary([1_000 * (one - other) for one, other in pairs])
-    for each in (through, straight, added):
+        rounds = [(ask(address), ask(direct), ask(direct)) for _ in range(ROUNDS)]
+    through = summary([1_000 * one for one, _, _ in rounds])
+    straight = summary([1_000 * one for _, one, _ in rounds])
+    added = summary([1_000 * (one - other) for one, other, _ in rounds])
+    noise = summary([1_000 * (one - other) for _, other, one in rounds])
+    for each in (through, straight, added, noise):
         each.pop("values")
-    say(f"first byte through the endpoint {through} ms, directly {straight} ms, added {added} ms")
+    say(f"first byte through the endpoint {through} ms, directly {straight} ms, added {added} ms, noise {noise} ms")
     return {
         "ready_seconds": round(ready_seconds, 3),
         "through_milliseconds": through,
         "direct_milliseconds": straight,
         "added_milliseconds": added,
+        "noise_milliseconds": noise,
     }
 
 
@@ -238,6 +240,7 @@ def section(result: Result) -> str:
         ("connect to first byte of an answer, through the endpoint", _times(through), "p99 < 300 ms"),
         ("the same, asking a broker directly", _times(direct), "-"),
         ("added by the endpoint, pair by pair", _times(added), "< 2 ms"),
+        ("added by nothing: the broker asked directly once more", _times(first["noise_milliseconds"]), "-"),
         ("first client after the start, held until a broker has proved itself", f"{first['ready_seconds']:.2f} s", "-"),
         ("clients connected at the same time", f"{crowd['open_at_once']}; {answers}", "1 000"),
         (
