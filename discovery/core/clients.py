@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
 
@@ -10,6 +10,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.forecast import Limits
 
 NEWEST = (4, 1)
+_ADMIN_API_TIMEOUT = (2, 5)
 _SETUP_TIMEOUTS = (2, 7)
 _LEAVES_SILENCE = (3, 1)
 _WAITS_LONGER = (3, 7)
@@ -104,6 +105,21 @@ class Client:
     given: Mapping[str, str]
     """The properties that say so, without prefix."""
 
+    @property
+    def has_api_timeout(self) -> bool:
+        """Tell whether a call has a limit of its own; an admin client before 2.5 takes that of a request (KIP-533)."""
+        return _has_api_timeout(self.version, self.kind)
+
+    @property
+    def api_option(self) -> str:
+        """Name the option that limits a call."""
+        return _API_TIMEOUT if self.has_api_timeout else _REQUEST_TIMEOUT
+
+    def patient(self, api_seconds: float) -> Limits:
+        """Return its limits with another limit of a call."""
+        request = self.limits.request_seconds if self.has_api_timeout else api_seconds
+        return replace(self.limits, api_seconds=api_seconds, request_seconds=request)
+
 
 def configured(
     version: ClientVersion,
@@ -125,11 +141,12 @@ def configured(
 
     Runs: anywhere (pure).
     """
-    request = _seconds(properties, _REQUEST_TIMEOUT, 30_000)
+    own_limit = _has_api_timeout(version, kind)
+    request = _seconds(properties, _REQUEST_TIMEOUT, 30_000 if own_limit else 120_000)
     setup = _seconds(properties, _SETUP, 10_000) if version.has_setup_timeout else None
     # A default below a wanted request timeout is lifted to it by the admin client, a wanted one is refused.
     limits = Limits(
-        api_seconds=_seconds(properties, _API_TIMEOUT, max(60_000, round(request * 1000))),
+        api_seconds=_seconds(properties, _API_TIMEOUT, max(60_000, round(request * 1000))) if own_limit else request,
         request_seconds=request,
         setup_seconds=setup,
         setup_most_seconds=_seconds(properties, _SETUP_MOST, 30_000),
@@ -137,6 +154,10 @@ def configured(
         **_ways_of(version, properties, kind),
     )
     return Client(version=version, kind=kind, limits=limits, given=dict(properties))
+
+
+def _has_api_timeout(version: ClientVersion, kind: ClientKind) -> bool:
+    return kind is not ClientKind.ADMIN or (version.major, version.minor) >= _ADMIN_API_TIMEOUT
 
 
 def _ways_of(version: ClientVersion, properties: Mapping[str, str], kind: ClientKind) -> dict[str, float]:
@@ -193,7 +214,7 @@ def _all(client: Client, entries: int) -> tuple[Contradiction | None, ...]:
             sentence=f"{_REQUEST_TIMEOUT} ({request:g} s) is as long as {_API_TIMEOUT} ({api:g} s): the first broker "
             "that accepts and stays silent ends the call. Set the first to a third of the second or less.",
         )
-        if request == api
+        if request == api and client.has_api_timeout
         else None,
         Contradiction(
             code="no-setup-timeout",

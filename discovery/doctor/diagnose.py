@@ -222,14 +222,14 @@ def _gain(now: Forecast, after: Forecast) -> float:
 
 
 def _changes(facts: Facts, described: Described) -> Iterator[Advice]:
-    counts, limits, version = facts.counts, described.client.limits, described.client.version
+    client, counts = described.client, facts.counts
+    limits, version = client.limits, client.version
     living = [seen for seen in (*facts.listed, *facts.advertised) if seen.death is None and _is_right(seen, facts)]
     dead = [seen for seen in facts.listed if seen.death is not None]
     if living and (dead or len(facts.cluster_ids) > 1 or len(facts.listed) < _THIN <= len(living)):
         text = f"Make the list {','.join(str(seen.address) for seen in living)}"
         yield Advice(code="new-list", sentence=text, after=forecast(Listed(living=len(living)), limits))
     if not version.has_setup_timeout:
-        client = described.client
         newer = configured(_MODERN, client.given, kind=client.kind, system_seconds=limits.system_seconds).limits
         text = f"Upgrade {version} to {_MODERN} or later"
         yield Advice(code="upgrade", sentence=text, after=forecast(counts, newer))
@@ -237,12 +237,12 @@ def _changes(facts: Facts, described: Described) -> Iterator[Advice]:
         quick = replace(limits, setup_seconds=2.0)
         text = "Set socket.connection.setup.timeout.ms to 2000"
         yield Advice(code="quick-setup", sentence=text, after=forecast(counts, quick))
-    if counts.of(Death.SILENT) and limits.request_seconds > limits.api_seconds / 6:
+    if client.has_api_timeout and counts.of(Death.SILENT) and limits.request_seconds > limits.api_seconds / 6:
         text = f"Set request.timeout.ms to {limits.api_seconds * 1000 / 6:.0f}"
         patient = replace(limits, request_seconds=limits.api_seconds / 6)
         yield Advice(code="quick-request", sentence=text, after=forecast(counts, patient))
-    more = replace(limits, api_seconds=limits.api_seconds * 3)
-    text = f"Set default.api.timeout.ms to {more.api_seconds * 1000:.0f}"
+    more = client.patient(limits.api_seconds * 3)
+    text = f"Set {client.api_option} to {more.api_seconds * 1000:.0f}"
     yield Advice(code="patient-api", sentence=text, after=forecast(counts, more))
 
 

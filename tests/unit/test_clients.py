@@ -44,6 +44,25 @@ def test_given_no_settings_when_configured_then_the_defaults_of_the_version_hold
     assert configured(NEW, {"request.timeout.ms": "90000"}).limits.api_seconds == 90
 
 
+def test_given_an_admin_client_before_2_5_when_configured_then_the_request_timeout_is_its_only_limit() -> None:
+    ancient = ClientVersion(2, 4)
+    found = configured(ancient, {"default.api.timeout.ms": "8000"})
+    assert (found.limits.api_seconds, found.limits.request_seconds, found.api_option) == (
+        120,
+        120,
+        "request.timeout.ms",
+    )
+    assert (found.patient(300).api_seconds, found.patient(300).request_seconds) == (300, 300)
+    assert codes(ancient, request_timeout_ms="9000", default_api_timeout_ms="8000") == []
+    reader = configured(ancient, {"default.api.timeout.ms": "8000"}, kind=ClientKind.CONSUMER)
+    assert (reader.limits.api_seconds, reader.limits.request_seconds, reader.api_option) == (
+        8,
+        30,
+        "default.api.timeout.ms",
+    )
+    assert (reader.patient(24).api_seconds, reader.patient(24).request_seconds) == (24, 30)
+
+
 def test_given_both_kinds_when_configured_then_each_leaves_the_dead_in_its_way() -> None:
     assert [configured(v, {}).limits.silent_escape for v in (OLD, ClientVersion(3, 1), NEW)] == [0, 0.5, 0.5]
     reader = configured(NEW, {}, kind=ClientKind.CONSUMER).limits
