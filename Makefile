@@ -114,6 +114,10 @@ demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands
 demo-sidecar: setup ## The same incident with jobs that follow a service (4 minutes)
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
+.PHONY: simulate-scale
+simulate-scale: setup ## Ten thousand brokers in simulated time: requests, processors, an outage of all (5 minutes)
+	$(BIN)/python -m benchmarks.scale
+
 .PHONY: chaos-predict
 chaos-predict: setup ## What doctor and removal gate foretell, beside what brokers and clients 2.6, 3.9, 4.1 then do (12 minutes)
 	$(BIN)/python -m benchmarks.foresight

@@ -1,7 +1,8 @@
 """Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
 `core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
-`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`.
+`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`; where
+the module has a `PAGE`, that page of the documentation is its `page(result)`.
 """
 
 import importlib
@@ -136,11 +137,13 @@ def _section(path: Path) -> str:
 
 
 def draw() -> None:
-    """Write the charts of those results that have one."""
+    """Write the charts, and the pages of the documentation, of those results that have one."""
     for path in sorted(RESULT.parent.glob("*.json")):
         module = importlib.import_module(f"benchmarks.{path.stem}")
         if hasattr(module, "chart"):
             path.with_suffix(".svg").write_text(module.chart(json.loads(path.read_text())))
+        if hasattr(module, "PAGE"):
+            (ROOT / module.PAGE).write_text(module.page(json.loads(path.read_text())))
 
 
 def _seconds(value: float) -> str:

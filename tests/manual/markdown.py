@@ -1,11 +1,14 @@
 """What stands in a page: fenced blocks with their markers, headings as anchors, links.
 
+Python that begins with a comment that is a file's name is saved as that file, for commands below it.
 A comment in the line before a fence says how the block below it is tested:
 
 - nothing: the tests of `tests/spark/test_manual.py` (Python) or `tests/integration/test_manual.py` (shell) run it;
 - `<!-- long -->`: they do so in `make test-docs` only;
-- `<!-- exit 0 1 -->`: the commands of the block end with these codes, in order; also `<!-- long, exit 0 1 -->`;
+- `<!-- exit 0 1 -->`: the commands of the block end with these codes, in order;
+- `<!-- says "TEXT" -->`: TEXT stands in its output;
 - `<!-- until "TEXT" -->`: it runs until it is stopped; TEXT is what it says when it is up;
+  these may be combined: `<!-- long, exit 0 1, says "TEXT" -->`;
 - `<!-- run by FILE -->`: this test, or script, runs it, and names the page;
 - `<!-- not run: REASON -->`: why no test can.
 """
@@ -26,10 +29,10 @@ RUNNABLE = {"sh": SHELL, "bash": SHELL, "shell": SHELL, "console": SHELL, "pytho
 RUNBOOKS, WALKED_BY = Path("deploy/runbooks"), "tests/stack/test_alerts.py"
 """That test runs every `sh` block of these pages while the alert is firing."""
 _COMMENT = re.compile(r"^\s*<!--\s*(.*?)\s*-->\s*$")
-_MARKER = re.compile(
-    r"(?P<long>long)?(?:, )?(?:exit (?P<codes>\d+(?: \d+)*))?"
-    r'|until "(?P<until>[^"]+)"|run by (?P<by>\S+)|not run: (?P<why>\S.{9,})'
-)
+_PART = re.compile(r'(?P<long>long)|exit (?P<codes>\d+(?: \d+)*)|until "(?P<until>[^"]+)"|says "(?P<says>[^"]+)"')
+_ELSEWHERE = re.compile(r"run by (?P<by>\S+)|not run: (?P<why>\S.{9,})")
+_FILE = re.compile(r"# ([\w.-]+\.py)\n")
+_BETWEEN = ", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class Marker:
     exit_codes: tuple[int, ...] = ()
     """Of each command; all 0 if empty."""
     until: str = ""
+    says: str = ""
+    """What must stand in its output."""
     run_by: str = ""
     reason: str = ""
     """Why it is not run."""
@@ -61,6 +66,12 @@ class Block:
     def place(self) -> str:
         """Where to look: for messages and test names."""
         return f"{self.page.as_posix()}:{self.line}"
+
+    @property
+    def file(self) -> str:
+        """The name under which Python is to be saved; empty where it is to be run."""
+        named = _FILE.match(self.text) if RUNNABLE.get(self.language) == PYTHON else None
+        return named[1] if named else ""
 
     @property
     def run_here(self) -> bool:
@@ -116,15 +127,16 @@ def _marker(line: str, place: str) -> Marker | None:
     comment = _COMMENT.match(line)
     if comment is None:
         return None
-    found = _MARKER.fullmatch(comment[1])
-    if found is None:
+    if found := _ELSEWHERE.fullmatch(comment[1]):
+        return Marker(run_by=found["by"] or "", reason=found["why"] or "")
+    parts = list(_PART.finditer(comment[1]))
+    if _BETWEEN.join(part[0] for part in parts) != comment[1] or not parts:
         raise MarkerError(f"{place}: the comment before this block is no marker: {comment[1]!r}; see {__name__}")
     return Marker(
-        long=bool(found["long"]),
-        exit_codes=tuple(map(int, (found["codes"] or "").split())),
-        until=found["until"] or "",
-        run_by=found["by"] or "",
-        reason=found["why"] or "",
+        long=any(part["long"] for part in parts),
+        exit_codes=tuple(int(code) for part in parts for code in (part["codes"] or "").split()),
+        until=next((part["until"] for part in parts if part["until"]), ""),
+        says=next((part["says"] for part in parts if part["says"]), ""),
     )
 
 

@@ -76,6 +76,9 @@ def test_given_a_comment_that_is_no_marker_when_it_stands_before_a_block_then_it
         blocks(Path("page.md"), text)
     (block,) = blocks(Path("page.md"), text.replace("not run", "not run: needs a moon"))
     assert (block.run_here, block.marker.reason) == (False, "needs a moon")
+    (block,) = blocks(Path("page.md"), text.replace("not run", 'long, exit 0 1, says "a, b"'))
+    assert block.run_here
+    assert (block.marker.long, block.marker.exit_codes, block.marker.says) == (True, (0, 1), "a, b")
 
 
 def test_given_the_targets_of_make_when_a_page_names_one_then_it_exists() -> None:
