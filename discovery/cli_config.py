@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from discovery.config.flags import AsJson
 from discovery.config.layers import Where
 from discovery.config.provenance import Effective, load
 
@@ -25,7 +26,6 @@ WithEndpoint = Annotated[
 EndpointPort = Annotated[
     int | None, typer.Option("--endpoint-port", help="Port of the local bootstrap endpoint; 0: any free one.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def typed(

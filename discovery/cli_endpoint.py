@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from discovery.cli_config import AsJson, Bootstrap, ConfigFile, StateDir, typed
+from discovery.cli_config import Bootstrap, ConfigFile, StateDir, typed
+from discovery.config.flags import AsJson
 from discovery.config.logs import configure_logging
 from discovery.config.provenance import load
 from discovery.store.locations import default_state_dir

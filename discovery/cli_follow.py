@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from discovery.config.flags import AsJson, together
+from discovery.config.logs import configure_logging
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import Verdict, parse_bootstrap_servers
 from discovery.feed.base import FeedView, Interest, verdicts
@@ -27,37 +31,32 @@ Servers = Annotated[str | None, typer.Option("--bootstrap", help="Ask these brok
 ClusterName = Annotated[str, typer.Option("--cluster", help="The cluster's name at the service.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the service's token.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _URL = "http://127.0.0.1:9463"
 
 
-def bootstrap(
-    url: Url = _URL,
-    servers: Servers = None,
-    cluster: ClusterName = "default",
-    token_file: TokenFile = None,
-    timeout: Timeout = 10.0,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Whom to ask."""
+
+    url: Url = _URL
+    servers: Servers = None
+    cluster: ClusterName = "default"
+    token_file: TokenFile = None
+
+
+@together(Source)
+def bootstrap(source: Source, *, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Print the brokers that are alive, host:port,host:port, for scripts; exit code 3 if none is."""
-    with _views(url, servers, cluster, token_file) as views:
+    with _views(source) as views:
         view = _first(views, lambda v: v.bootstrap and v.generation, timeout)
     listed = [str(address) for address in view.bootstrap]
     typer.echo(json.dumps(listed) if as_json else ",".join(listed))
 
 
-def status(
-    url: Url = _URL,
-    servers: Servers = None,
-    cluster: ClusterName = "default",
-    token_file: TokenFile = None,
-    timeout: Timeout = 10.0,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@together(Source)
+def status(source: Source, *, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Say how a cluster is doing: one sentence, and what is thought of each address; exit code 3 if none answers."""
-    with _views(url, servers, cluster, token_file) as views:
+    with _views(source) as views:
         view = _first(views, lambda v: v.generation and all(r.verdict for r in v.addresses.values()), timeout)
     if as_json:
         typer.echo(json.dumps(_document(view), indent=2))
@@ -65,13 +64,12 @@ def status(
         Console().print(_picture(view))
 
 
-def watch(
-    url: Url = _URL, servers: Servers = None, cluster: ClusterName = "default", token_file: TokenFile = None
-) -> None:
+@together(Source)
+def watch(source: Source) -> None:
     """Show a cluster as it changes, until Ctrl-C."""
     with (
         contextlib.suppress(KeyboardInterrupt),
-        _views(url, servers, cluster, token_file) as views,
+        _views(source) as views,
         Live(Text("waiting for the first answer"), console=Console(), auto_refresh=False) as live,
     ):
         for view in views:
@@ -79,16 +77,18 @@ def watch(
 
 
 @contextlib.contextmanager
-def _views(url: str, servers: str | None, cluster: str, token_file: Path | None) -> Iterator[Iterator[FeedView]]:
+def _views(source: Source) -> Iterator[Iterator[FeedView]]:
     """Yield an endless sequence of views, at least one a second."""
-    if servers is None:
-        client = ServiceClient(url, cluster=cluster, token=read_token(token_file) if token_file else None)
+    if source.servers is None:
+        token = read_token(source.token_file) if source.token_file else None
+        client = ServiceClient(source.url, cluster=source.cluster, token=token)
         with contextlib.closing(client):
             yield _of_service(client)
         return
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415 - librdkafka is not needed to ask a service
 
-    feed = EmbeddedFeed(bootstrap=parse_bootstrap_servers(servers, option="--bootstrap"), interest=_EVERYTHING)
+    configure_logging(level=logging.ERROR)  # else structlog's own default writes to stdout, which scripts read
+    feed = EmbeddedFeed(bootstrap=parse_bootstrap_servers(source.servers, option="--bootstrap"), interest=_EVERYTHING)
     feed.start()
     try:
         yield _of_loop(feed.wait)

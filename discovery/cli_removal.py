@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from discovery.cli_follow import AsJson, ClusterName, TokenFile, Url
+from discovery.cli_follow import ClusterName, TokenFile, Url
+from discovery.config.flags import AsJson
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.core.model import BrokerId, Verdict
 from discovery.core.policy import Policy

@@ -10,7 +10,6 @@ from functools import partial
 import typer
 
 from discovery.cli_config import (
-    AsJson,
     Bootstrap,
     ConfigFile,
     EndpointPort,
@@ -23,6 +22,7 @@ from discovery.cli_config import (
     WithEndpoint,
     typed,
 )
+from discovery.config.flags import AsJson
 from discovery.config.logs import configure_logging
 from discovery.config.provenance import Effective, load
 from discovery.core.clock import SystemClock

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from discovery.config.flags import AsJson, StateFolder
 from discovery.core.errors import ConfigError, StateError
 from discovery.store.codec import Saved, decode
 from discovery.store.files import FileLock
@@ -14,12 +15,10 @@ from discovery.store.snapshots import file_name
 from discovery.store.topic_ids import TopicIdStore
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
-def list_views(state_dir: StateDir = None, *, as_json: AsJson = False) -> None:
+def list_views(state_dir: StateFolder = None, *, as_json: AsJson = False) -> None:
     """Show every saved view: whose it is, its brokers, its age, and files that cannot be read."""
     rows = [_row(path) for path in _files(state_dir or default_state_dir())]
     if as_json:
@@ -33,7 +32,7 @@ def list_views(state_dir: StateDir = None, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def reset(
-    state_dir: StateDir = None,
+    state_dir: StateFolder = None,
     source: Annotated[str | None, typer.Option("--source", help="The sourceId whose view is dropped.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster id whose view is dropped.")] = None,
 ) -> None:

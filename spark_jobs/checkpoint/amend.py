@@ -1,39 +1,47 @@
 """`kafka-discovery checkpoint adopt|cut`: what only an operator may decide about the ledger of a source's cuts."""
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from discovery.config.flags import ClientOption, StateFolder, Yes, together
 from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicName, TopicPartition
 from spark_jobs.checkpoint.files import Checkpoint, SourceOffset, read_checkpoint
-from spark_jobs.checkpoint.places import Bootstrap, Client, Kind, Place, StateDir, Topic
+from spark_jobs.checkpoint.places import Bootstrap, Folder, Kind, Place, Topic
 from spark_jobs.source.cut import CutRecord, PlannedRange
 from spark_jobs.source.ledger import Incarnation, Ledger, LedgerState
 
-Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
 SourceId = Annotated[str, typer.Option("--source-id", help="The sourceId under which the query runs, or will run.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this the command only says what it would do.")]
 
 
-def adopt(
-    folder: Folder,
-    *,
-    source_id: SourceId,
-    state_dir: StateDir = None,
-    cut_ledger: Kind = "file",
-    cut_ledger_topic: Topic = None,
-    bootstrap: Bootstrap = None,
-    client_option: Client = None,
-    yes: Yes = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which checkpoint, whose, and where its ledger is: the options of both commands."""
+
+    folder: Folder
+    source_id: SourceId
+    state_dir: StateFolder = None
+    cut_ledger: Kind = "file"
+    cut_ledger_topic: Topic = None
+    bootstrap: Bootstrap = None
+    client_option: ClientOption = None
+    yes: Yes = False
+
+    def place(self) -> Place:
+        """Return where the ledger is; reads nothing."""
+        return Place(
+            source_id=self.source_id, state_dir=self.state_dir, kind=self.cut_ledger, topic=self.cut_ledger_topic,
+            bootstrap=self.bootstrap, client_options=self.client_option or (),
+        )  # fmt: skip
+
+
+@together(Asked)
+def adopt(asked: Asked) -> None:
     """Begin a ledger of cuts for a checkpoint that has none: one of the native source, or that ran without sourceId."""
-    place = Place(
-        source_id=source_id, state_dir=state_dir, kind=cut_ledger, topic=cut_ledger_topic,
-        bootstrap=bootstrap, client_options=client_option or (),
-    )  # fmt: skip
-    checkpoint = read_checkpoint(folder)
+    place = asked.place()
+    checkpoint = read_checkpoint(asked.folder)
     last = checkpoint.batches[-1] if checkpoint.batches else "none"
     try:
         state = place.look() or LedgerState()
@@ -42,11 +50,13 @@ def adopt(
         state = None
     for record in state.pending().values() if state is not None else ():
         typer.echo(f"would be forgotten: {_show(record)}; records [{record.cut}, {record.end}) may be lost by that")
-    if not yes:
-        typer.echo(f"would adopt {folder} (last planned batch {last}) as {source_id!r}; add --yes")
+    if not asked.yes:
+        typer.echo(f"would adopt {asked.folder} (last planned batch {last}) as {asked.source_id!r}; add --yes")
         return
     _begin_anew(place.ledger(), is_damaged=state is None)
-    typer.echo(f"adopted {folder} (last planned batch {last}) as {source_id!r} in {place.ledger().describe()}")
+    typer.echo(
+        f"adopted {asked.folder} (last planned batch {last}) as {asked.source_id!r} in {place.ledger().describe()}"
+    )
 
 
 def _begin_anew(ledger: Ledger, *, is_damaged: bool) -> None:
@@ -60,25 +70,16 @@ def _begin_anew(ledger: Ledger, *, is_damaged: bool) -> None:
         ledger.close()
 
 
+@together(Asked)
 def cut(
-    folder: Folder,
+    asked: Asked,
     *,
     partition: Annotated[str, typer.Option("--partition", help="TOPIC-NUMBER of a partition that is waited for.")],
     at: Annotated[int, typer.Option("--at", min=0, help="The first offset that the planned batch shall not deliver.")],
-    source_id: SourceId,
-    state_dir: StateDir = None,
-    cut_ledger: Kind = "file",
-    cut_ledger_topic: Topic = None,
-    bootstrap: Bootstrap = None,
-    client_option: Client = None,
-    yes: Yes = False,
 ) -> None:
     """Cut one range of a batch that is replayed and waits for a leader that will not come back."""
-    place = Place(
-        source_id=source_id, state_dir=state_dir, kind=cut_ledger, topic=cut_ledger_topic,
-        bootstrap=bootstrap, client_options=client_option or (),
-    )  # fmt: skip
-    checkpoint = read_checkpoint(folder)
+    place = asked.place()
+    checkpoint = read_checkpoint(asked.folder)
     tp = _partition(partition)
     number, range_ = _waiting(checkpoint, tp)
     if not range_.start <= at < range_.end:
@@ -95,7 +96,7 @@ def cut(
         )
     if tp in state.pending():
         raise StateError(f"{tp} is cut already: {_show(state.pending()[tp])}")
-    if not yes:
+    if not asked.yes:
         typer.echo("nothing was changed; add --yes")
         return
     record = CutRecord(

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from discovery.config.flags import AsJson, ClientOption, KafkaTimeout, StateFolder, together
 from discovery.config.logs import configure_logging
 from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
 from discovery.core.model import parse_bootstrap_servers
@@ -19,7 +19,7 @@ from discovery.store.locations import default_state_dir
 from spark_jobs.checkpoint import amend
 from spark_jobs.checkpoint.files import Checkpoint, Severity, Writer, read_checkpoint
 from spark_jobs.checkpoint.judge import Pending, Position, Report, judge
-from spark_jobs.checkpoint.places import Bootstrap, Client, Kind, Place, StateDir, Topic, client_options
+from spark_jobs.checkpoint.places import Bootstrap, Folder, Kind, Place, Topic, client_options
 from spark_jobs.source.cut_options import LEDGER_TOPIC
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -27,62 +27,60 @@ app.command()(amend.adopt)
 app.command()(amend.cut)
 _TELL_SECONDS = 10.0
 
-Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, max=600, help="Seconds to wait for Kafka.")]
 SourceId = Annotated[str | None, typer.Option("--source-id", help="The sourceId, to look at its cuts.")]
 For = Annotated[Writer, typer.Option("--for", help="The source that the next start uses.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which checkpoint, which source next, and where its cuts and Kafka are: the options of both commands."""
+
+    folder: Folder
+    bootstrap: Bootstrap = None
+    client_option: ClientOption = None
+    timeout: KafkaTimeout = _TELL_SECONDS
+    source_id: SourceId = None
+    state_dir: StateFolder = None
+    cut_ledger: Kind = "file"
+    cut_ledger_topic: Topic = None
+    reader: For = Writer.OURS
+    as_json: AsJson = False
+
+    def report(self) -> Report:
+        """Read the checkpoint and, where they are named, its ledger and Kafka; blocks <= twice the timeout."""
+        kafka = _Kafka(self.bootstrap, self.client_option or (), self.timeout)
+        place = self._place()
+        checkpoint = read_checkpoint(self.folder)
+        pending = None if place is None else _pending(_reached(place, kafka))
+        return judge(checkpoint, reader=self.reader, pending=pending, view=_ask(kafka, checkpoint))
+
+    def _place(self) -> Place | None:
+        kind, topic = self.cut_ledger, self.cut_ledger_topic
+        if self.source_id is not None:
+            return Place(source_id=self.source_id, state_dir=self.state_dir, kind=kind, topic=topic)
+        kind_given = kind if kind != "file" else None
+        given = {"--state-dir": self.state_dir, "--cut-ledger": kind_given, "--cut-ledger-topic": topic}
+        for name, value in given.items():
+            if value is not None:
+                raise ConfigError(f"{name}: it has no effect without --source-id")
+        return None
 
 
 @app.command()
-def inspect(
-    folder: Folder,
-    *,
-    bootstrap: Bootstrap = None,
-    client_option: Client = None,
-    timeout: Timeout = _TELL_SECONDS,
-    source_id: SourceId = None,
-    state_dir: StateDir = None,
-    cut_ledger: Kind = "file",
-    cut_ledger_topic: Topic = None,
-    reader: For = Writer.OURS,
-    as_json: AsJson = False,
-) -> None:
+@together(Asked)
+def inspect(asked: Asked) -> None:
     """Print offsets, lag, a batch that would be replayed, and what the next start would do."""
-    report = _report(
-        folder,
-        reader,
-        kafka=_Kafka(bootstrap, client_option or (), timeout),
-        place=_place(source_id, state_dir, cut_ledger, cut_ledger_topic),
-    )
-    typer.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
+    report = asked.report()
+    typer.echo(json.dumps(_as_json(report), indent=2) if asked.as_json else "\n".join(_lines(report)))
 
 
 @app.command()
-def verify(
-    folder: Folder,
-    *,
-    bootstrap: Bootstrap = None,
-    client_option: Client = None,
-    timeout: Timeout = _TELL_SECONDS,
-    source_id: SourceId = None,
-    state_dir: StateDir = None,
-    cut_ledger: Kind = "file",
-    cut_ledger_topic: Topic = None,
-    reader: For = Writer.OURS,
-    as_json: AsJson = False,
-) -> None:
+@together(Asked)
+def verify(asked: Asked) -> None:
     """Check a checkpoint: exit 0 sound, 1 a start would fail, lose or repeat records, 2 usage, 3 Kafka unreachable."""
-    report = _report(
-        folder,
-        reader,
-        kafka=_Kafka(bootstrap, client_option or (), timeout),
-        place=_place(source_id, state_dir, cut_ledger, cut_ledger_topic),
-    )
-    if as_json:
-        typer.echo(json.dumps(_as_json(report), indent=2))
-    else:
-        typer.echo("\n".join([*_findings(report), f"{'sound' if report.sound else 'not sound'} for {reader.value}"]))
+    report = asked.report()
+    verdict = f"{'sound' if report.sound else 'not sound'} for {asked.reader.value}"
+    typer.echo(json.dumps(_as_json(report), indent=2) if asked.as_json else "\n".join([*_findings(report), verdict]))
     raise typer.Exit(0 if report.sound else 1)
 
 
@@ -93,22 +91,6 @@ class _Kafka:
     bootstrap: str | None
     client_options: Sequence[str]
     timeout_seconds: float
-
-
-def _place(source_id: str | None, state_dir: Path | None, kind: str, topic: str | None) -> Place | None:
-    if source_id is not None:
-        return Place(source_id=source_id, state_dir=state_dir, kind=kind, topic=topic)
-    given = {"--state-dir": state_dir, "--cut-ledger": kind if kind != "file" else None, "--cut-ledger-topic": topic}
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(f"{name}: it has no effect without --source-id")
-    return None
-
-
-def _report(folder: Path, reader: Writer, *, kafka: _Kafka, place: Place | None) -> Report:
-    checkpoint = read_checkpoint(folder)
-    pending = None if place is None else _pending(_reached(place, kafka))
-    return judge(checkpoint, reader=reader, pending=pending, view=_ask(kafka, checkpoint))
 
 
 def _reached(place: Place, kafka: _Kafka) -> Place:

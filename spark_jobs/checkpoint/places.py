@@ -19,17 +19,10 @@ from spark_jobs.source.ledger_file import FileLedger, read_ledger
 if TYPE_CHECKING:
     from spark_jobs.source.ledger_kafka import KafkaLedger
 
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
+Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
 Kind = Annotated[str, typer.Option("--cut-ledger", help="file or kafka, as the source's cutLedger.")]
 Topic = Annotated[str | None, typer.Option("--cut-ledger-topic", help="The source's cutLedgerTopic.")]
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Where Kafka is: HOST:PORT,…")]
-Client = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--client-option",
-        help="kafka.NAME=VALUE, as for the source, or kafka.NAME=@FILE for a secret; may be repeated.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

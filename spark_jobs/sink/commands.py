@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from discovery.config.flags import AsJson, ClientOption, KafkaTimeout, StateFolder, Yes, together
 from discovery.config.logs import configure_logging
 from discovery.core.errors import ConfigError
 from spark_jobs.sink.options import DEFAULT_LEDGER_TOPIC, parse_options
@@ -22,138 +23,109 @@ _QUIET = 40
 
 Sink = Annotated[str, typer.Option("--sink", help="The sinkId; of a batch write SINKID.write.WRITEID.")]
 Bootstrap = Annotated[str, typer.Option("--bootstrap", help="Where Kafka is: HOST:PORT,…")]
-Client = Annotated[
-    list[str] | None,
-    typer.Option("--client-option", help="kafka.NAME=VALUE, or kafka.NAME=@FILE for a secret; may be repeated."),
-]
 MarkerTopic = Annotated[str, typer.Option("--marker-topic", help="The sink's markerTopic.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, max=600, help="Seconds to wait for Kafka.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this the command only says what it would do.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which sink, where, and how to answer: the options of every command."""
+
+    sink: Sink
+    bootstrap: Bootstrap
+    client_option: ClientOption = None
+    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC
+    timeout: KafkaTimeout = 30.0
+    state_dir: StateFolder = None
+    as_json: AsJson = False
+
+    def plan(self) -> "SinkPlan":
+        """Read the options and look for living brokers; blocks <= timeout."""
+        from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - librdkafka, which --help does not need
+        from spark_jobs.sink.plan import SinkPlan  # noqa: PLC0415 - as above
+
+        configure_logging(level=_QUIET)
+        given = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "sinkId": self.sink,
+            "markerTopic": self.marker_topic,
+            "startupTimeout": f"{max(1, round(self.timeout))}s",
+            **dict(_pair(text) for text in self.client_option or ()),
+        }
+        options = parse_options(given | ({"stateDir": str(self.state_dir)} if self.state_dir else {})).opened()
+        return SinkPlan(options=options, brokers=living_brokers(options))
+
+    def say(self, content: dict[str, Any], text: str) -> None:
+        """Print one or the other."""
+        typer.echo(json.dumps(content, indent=2) if self.as_json else text)
 
 
 @app.command()
-def status(
-    sink: Sink,
-    bootstrap: Bootstrap,
-    *,
-    client_option: Client = None,
-    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC,
-    timeout: Timeout = 30.0,
-    state_dir: StateDir = None,
-    as_json: AsJson = False,
-) -> None:
+@together(Asked)
+def status(asked: Asked) -> None:
     """Show the last complete batch, each lane's marker, and transactions that are open."""
-    from spark_jobs.sink.operate import look  # noqa: PLC0415 - it brings librdkafka along, which --help does not need
+    from spark_jobs.sink.operate import look  # noqa: PLC0415 - as above
 
-    plan = _plan(sink, bootstrap, client_option, marker_topic, timeout, state_dir)
-    found = look(plan, timeout_seconds=timeout)
-    typer.echo(json.dumps(_as_json(sink, found), indent=2) if as_json else "\n".join(_lines(sink, found)))
+    found = look(asked.plan(), timeout_seconds=asked.timeout)
+    asked.say(_as_json(asked.sink, found), "\n".join(_lines(asked.sink, found)))
 
 
 @app.command("abort-lingering")
-def abort_lingering(
-    sink: Sink,
-    bootstrap: Bootstrap,
-    *,
-    client_option: Client = None,
-    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC,
-    timeout: Timeout = 30.0,
-    state_dir: StateDir = None,
-    as_json: AsJson = False,
-) -> None:
+@together(Asked)
+def abort_lingering(asked: Asked) -> None:
     """End open transactions that a killed query left, so that readers see what follows at once."""
     from spark_jobs.sink import operate  # noqa: PLC0415 - as above
 
-    plan = _plan(sink, bootstrap, client_option, marker_topic, timeout, state_dir)
-    before = operate.look(plan, timeout_seconds=timeout)
+    plan = asked.plan()
+    before = operate.look(plan, timeout_seconds=asked.timeout)
     lanes = _lanes(before)
     operate.abort_lingering(plan, lanes=lanes)
-    _say(
-        as_json,
-        {"sink": sink, "lanes": lanes, "were_open": [s.lane for s in before.lanes if s.open_transaction]},
-        f"{sink}: nothing of {lanes} lanes is open any more; a running query repeats what it was writing",
+    asked.say(
+        {"sink": asked.sink, "lanes": lanes, "were_open": [s.lane for s in before.lanes if s.open_transaction]},
+        f"{asked.sink}: nothing of {lanes} lanes is open any more; a running query repeats what it was writing",
     )
 
 
 @app.command()
+@together(Asked)
 def takeover(
-    sink: Sink,
-    bootstrap: Bootstrap,
+    asked: Asked,
     *,
     query: Annotated[str, typer.Option("--query", help="Only this query id may come (CHECKPOINT/metadata).")] = "",
-    client_option: Client = None,
-    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC,
-    timeout: Timeout = 30.0,
-    state_dir: StateDir = None,
     yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Give a sink to a query with another checkpoint. Whatever that one writes again is in the topic twice."""
     from spark_jobs.sink import operate  # noqa: PLC0415 - as above
 
-    plan = _plan(sink, bootstrap, client_option, marker_topic, timeout, state_dir)
-    before = operate.look(plan, timeout_seconds=timeout)
+    plan = asked.plan()
+    before = operate.look(plan, timeout_seconds=asked.timeout)
     if not yes:
-        _say(
-            as_json,
-            {**_as_json(sink, before), "done": False},
-            "\n".join([*_lines(sink, before), "stop the old query; nothing was changed: add --yes"]),
-        )
+        _not_done(asked, before, "stop the old query; nothing was changed: add --yes")
         return
-    after = operate.takeover(plan, query_id=query, timeout_seconds=timeout)
-    _say(
-        as_json,
-        {"sink": sink, "generation": after.generation, "query": query or None, "done": True},
-        f"{sink}: generation {after.generation} begins with {f'query {query}' if query else 'whichever query comes'}",
+    after = operate.takeover(plan, query_id=query, timeout_seconds=asked.timeout)
+    who = f"query {query}" if query else "whichever query comes"
+    asked.say(
+        {"sink": asked.sink, "generation": after.generation, "query": query or None, "done": True},
+        f"{asked.sink}: generation {after.generation} begins with {who}",
     )
 
 
 @app.command()
-def reset(
-    sink: Sink,
-    bootstrap: Bootstrap,
-    *,
-    client_option: Client = None,
-    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC,
-    timeout: Timeout = 30.0,
-    state_dir: StateDir = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+@together(Asked)
+def reset(asked: Asked, *, yes: Yes = False) -> None:
     """Forget a sink, as if its name had never been used. Records stay in their topics."""
     from spark_jobs.sink import operate  # noqa: PLC0415 - as above
 
-    plan = _plan(sink, bootstrap, client_option, marker_topic, timeout, state_dir)
-    before = operate.look(plan, timeout_seconds=timeout)
+    plan = asked.plan()
+    before = operate.look(plan, timeout_seconds=asked.timeout)
     if not yes:
-        _say(
-            as_json,
-            {**_as_json(sink, before), "done": False},
-            "\n".join([*_lines(sink, before), "stop its query; nothing was changed: add --yes"]),
-        )
+        _not_done(asked, before, "stop its query; nothing was changed: add --yes")
         return
-    operate.reset(plan, timeout_seconds=timeout)
-    _say(as_json, {"sink": sink, "done": True}, f"{sink}: forgotten")
+    operate.reset(plan, timeout_seconds=asked.timeout)
+    asked.say({"sink": asked.sink, "done": True}, f"{asked.sink}: forgotten")
 
 
-def _plan(  # noqa: PLR0917 - as the options stand in each command
-    sink: str, bootstrap: str, client: Sequence[str] | None, topic: str, timeout: float, state_dir: Path | None
-) -> "SinkPlan":  # fmt: skip
-    from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - as above
-    from spark_jobs.sink.plan import SinkPlan  # noqa: PLC0415 - as above
-
-    configure_logging(level=_QUIET)
-    given = {
-        "kafka.bootstrap.servers": bootstrap,
-        "sinkId": sink,
-        "markerTopic": topic,
-        "startupTimeout": f"{max(1, round(timeout))}s",
-        **dict(_pair(text) for text in client or ()),
-    }
-    options = parse_options(given | ({"stateDir": str(state_dir)} if state_dir else {})).opened()
-    return SinkPlan(options=options, brokers=living_brokers(options))
+def _not_done(asked: Asked, found: "SinkStatus", remedy: str) -> None:
+    asked.say({**_as_json(asked.sink, found), "done": False}, "\n".join([*_lines(asked.sink, found), remedy]))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -170,10 +142,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _lanes(found: "SinkStatus") -> int:
     return found.control.known_lanes if found.control else max((s.lane + 1 for s in found.lanes), default=1)
-
-
-def _say(as_json: bool, content: dict[str, Any], text: str) -> None:  # noqa: FBT001 - its callers' option
-    typer.echo(json.dumps(content, indent=2) if as_json else text)
 
 
 def _as_json(sink: str, found: "SinkStatus") -> dict[str, Any]:
