@@ -307,7 +307,8 @@ def section(result: dict[str, Any]) -> str:
 
 
 def _percent(told: dict[str, Any], who: str) -> str:
-    return f"{told[f'cpu_percent_with_{who}']} % of a core"
+    seen = told.get(f"cpu_percent_with_{who}")
+    return "not measured yet" if seen is None else f"{seen} % of a core"
 
 
 def _scrape(told: dict[str, Any]) -> str:

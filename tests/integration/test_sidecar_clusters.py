@@ -148,3 +148,14 @@ def test_given_the_how_to_when_an_operator_does_what_it_says_then_every_question
             live.send_signal(signal.SIGINT)
             said, _ = live.communicate(timeout=30)
             assert (live.returncode, "refused" in said) == (0, True), said
+
+
+def test_given_a_list_of_brokers_when_their_list_is_asked_for_then_a_script_gets_it_and_nothing_else() -> None:
+    with MockCluster() as kafka:
+        command = [sys.executable, "-c", "from discovery.cli import main; main()", "bootstrap", "--bootstrap"]
+        done = subprocess.run(
+            [*command, kafka.bootstrap_servers], capture_output=True, text=True, timeout=DEADLINE, check=True
+        )
+    printed = done.stdout.splitlines()
+    assert len(printed) == 1
+    assert set(printed[0].split(",")) <= set(kafka.bootstrap_servers.split(","))
