@@ -6,6 +6,7 @@
 """
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -64,15 +65,15 @@ A job on Spark's own source with a list of three removed brokers and an unfinish
 and dies after {without["without_dies_after"]:.0f} s**; what supervises it starts it again, and it dies again. That is the hour. It
 said:
 
-> {without["without_died_of"].partition(": ")[2].partition(": ")[2]}
+> {_quoted(without["without_died_of"])}
 
 which names no address that is dead, and no list. (`make bench-rescue`; a start on living brokers took
-{without["living_list"]:.0f} s on the same busy machine.)
+{_seconds(without["living_list"])} in the same run, and with `kafka-discovery run` on the dead list {_seconds(without["run"])}.)
 
 Not every such night kills a job, and this page would be dishonest if it said so: a modern client with living leaders and three
 replicas survives the removal itself. In the same run both the job with help and the one without outlived the kill and the freeze; what
 ended the one without was **the restart on the dead list**, never again in the
-240 s watched, where the job under `kafka-discovery run` had its first batch after {helped["run"]:.0f} s.
+240 s watched, where the job under `kafka-discovery run` had its first batch after {_seconds(helped["run"])}.
 
 ## The night, with `format("kafka-discovery")`
 
@@ -125,8 +126,18 @@ def _published(name: str) -> dict[str, Any]:
     return dict(json.loads((RESULTS / f"{name}.json").read_text()))
 
 
+def _seconds(value: float | None) -> str:
+    return "for ever" if value is None else f"{value:.0f} s"
+
+
+def _quoted(text: str) -> str:
+    """Return the exception that Kafka's client threw, without what Spark has put before it."""
+    found = re.search(r"[\w.]+(?:Exception|Error): (?!.*(?:Exception|Error): ).*", text, re.DOTALL)
+    return " ".join((found[0] if found else text).split())
+
+
 def _events(demo: Mapping[str, Any]) -> str:
-    rows = [f"| {event['second']:.0f} s | {event['text']} |" for event in demo["events"]]
+    rows = [f"| {max(0.0, event['second']):.0f} s | {event['text']} |" for event in demo["events"]]
     return "\n".join(["| | |", "|---|---|", *rows])
 
 

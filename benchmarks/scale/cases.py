@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.scale.engine import Engine, Loop
 from benchmarks.scale.world import Asked, SimCluster
-from discovery.core.model import TopicName
 from discovery.core.policy import Policy
+from discovery.loop.demand import Demand, everything
 from discovery.loop.interest import Interest
 
 _RECOVERY_LIMIT_SECONDS = 120.0
@@ -41,13 +41,16 @@ class Way:
     name: str
     by_query: bool = False
     """Each query its own; else one for each cluster."""
-    idle: bool = False
-    """Nobody needs fresh offsets."""
+    followed: float = 1.0
+    """Share of the topics whose ends somebody reads."""
+    all_ends: bool = False
+    """There are readers of both isolations for every topic."""
     policy: Policy = field(default_factory=Policy)
 
 
 WAYS = (
-    Way(name="service, nobody follows", idle=True),
+    Way(name="service, nobody follows", followed=0.0),
+    Way(name="service, one topic of five followed", followed=0.2),
     Way(name="service, all topics followed"),
     Way(
         name="the same, offsets once a second", policy=Policy(offsets_interval_seconds=1.0, topics_interval_seconds=1.0)
@@ -75,14 +78,18 @@ class Fleet:
         )
 
     def _loops(self, cluster: SimCluster) -> list[Loop]:
+        names = [topic.name for topic in cluster.answer.topics]
         if not self.way.by_query:
-            return [self._loop(cluster, Interest(pattern=".*", both_ends=True))]
-        names = [TopicName(topic.name) for topic in cluster.answer.topics]
-        return [self._loop(cluster, Interest(topics=(name,))) for name in names]
+            if self.way.all_ends:
+                return [self._loop(cluster, Interest(pattern=".*", both_ends=True), everything)]
+            read = names[: round(len(names) * self.way.followed)]
+            wanted = tuple(Interest(topics=(name,)) for name in read)
+            return [self._loop(cluster, Interest(pattern=".*", both_ends=True), lambda: wanted)]
+        return [self._loop(cluster, Interest(topics=(name,)), everything) for name in names]
 
-    def _loop(self, cluster: SimCluster, interest: Interest) -> Loop:
+    def _loop(self, cluster: SimCluster, interest: Interest, demand: Demand) -> Loop:
         salt = 1 + next(self._salts)
-        return Loop(self.engine, cluster, interest, salt=salt, idle=self.way.idle, policy=self.way.policy)
+        return Loop(self.engine, cluster, interest, salt=salt, demand=demand, policy=self.way.policy)
 
     @property
     def partitions_of_a_loop(self) -> int:
@@ -112,7 +119,7 @@ def at_rest(size: Size, way: Way, *, played: int, seconds: float) -> dict[str, A
     fleet = Fleet(size, way, played=played)
     settled = fleet.settle()
     fleet.engine.run(int(fleet.engine.seconds) + 3.0)
-    since, before = fleet.engine.seconds, sum(loop.cpu_seconds for loop in fleet.loops)
+    since, before, done = fleet.engine.seconds, sum(loop.cpu_seconds for loop in fleet.loops), fleet.asked.work.copy()
     fleet.engine.run(since + seconds)
     spent = sum(loop.cpu_seconds for loop in fleet.loops) - before
     total = sum(fleet.requests(since, since + seconds), Counter())
@@ -123,6 +130,10 @@ def at_rest(size: Size, way: Way, *, played: int, seconds: float) -> dict[str, A
         "settled_after_seconds": settled,
         "requests_a_second_to_one_broker": a_broker,
         "requests_a_second": round(sum(total.values()) / seconds * size.clusters / played),
+        "work_a_second": {
+            name: round((number - done[name]) / seconds * size.clusters / played, 1)
+            for name, number in fleet.asked.work.items()
+        },
         "cores_of_our_code": round(spent / seconds * size.clusters / played, 2),
         "milliseconds_of_a_second_for_one_loop": round(spent / seconds / len(fleet.loops) * 1000, 2),
     }

@@ -19,6 +19,7 @@ from discovery.core.model import LoopState
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle, Item, Picture
+from discovery.loop.demand import Demand
 from discovery.loop.interest import Interest
 
 _LISTED = 6
@@ -56,7 +57,7 @@ class Loop:
     """One cluster's loop: the real `Cycle` with simulated brokers below it."""
 
     def __init__(
-        self, engine: Engine, cluster: SimCluster, interest: Interest, *, salt: int, idle: bool, policy: Policy
+        self, engine: Engine, cluster: SimCluster, interest: Interest, *, salt: int, demand: Demand, policy: Policy
     ) -> None:
         """Wire it; the first turn comes within the first second, for processes do not start at one instant."""
         self._engine = engine
@@ -66,6 +67,8 @@ class Loop:
         self._gateway = SimGateway(cluster)
         self._running: set[str] = set()
         self._wake = 0
+        self._hears = False
+        """Whether something has come that the next turn takes in."""
         self._cycle = Cycle(
             state=initial_state(bootstrap_list(cluster, _LISTED), salt=salt),
             policy=policy,
@@ -76,7 +79,7 @@ class Loop:
             clock=engine,
             persistence=None,
             show=self._show,
-            is_idle=lambda: idle,
+            demand=demand,
         )
         self._inbox = _Inbox(self._deliver)
         self._cycle.inbox = cast("queue.SimpleQueue[Item]", self._inbox)  # the two methods that a cycle uses
@@ -122,7 +125,9 @@ class Loop:
     def _deliver(self, item: Item) -> None:
         def arrive() -> None:
             self._inbox.ready.append(item)
-            self._plan(0.0)
+            if not self._hears:  # as the supervisor does: what comes together is taken in together
+                self._hears = True
+                self._plan(self._cycle.calm_seconds)
 
         self._engine.later(self._gateway.spent, arrive)
 
@@ -137,6 +142,7 @@ class Loop:
         self._engine.later(seconds, turn)
 
     def _turn(self) -> None:
+        self._hears = False
         inside = self.cpu_seconds
         began = time.thread_time()
         idle_seconds = self._cycle.turn()

@@ -37,6 +37,8 @@ class Asked:
 
     now: Callable[[], float]
     by_second: dict[int, Counter[str]] = field(default_factory=dict)
+    work: Counter[str] = field(default_factory=Counter)
+    """What the client library would have done in all, as `client.measured_costs` names it."""
 
     def note(self, kind: str, number: int = 1) -> None:
         """Count requests of this moment."""
@@ -108,7 +110,9 @@ class SimGateway:
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
         self._reach("metadata", timeout_seconds)
-        return self._cluster.narrowed(topics)
+        answer = self._cluster.narrowed(topics)
+        self._cluster.asked.work["partition described"] += sum(len(topic.partitions) for topic in answer.topics)
+        return answer
 
     def describe_topic_ids(
         self, topics: Collection[TopicName], *, timeout_seconds: float
@@ -126,7 +130,9 @@ class SimGateway:
         timeout_seconds: float,
     ) -> Mapping[TopicPartition, OffsetAndEpoch]:
         """See `Gateway.list_offsets`: every partition grows all the time."""
-        self._reach("offsets", timeout_seconds, -(-len(partitions) // OFFSETS_IN_A_REQUEST))
+        requests = -(-len(partitions) // OFFSETS_IN_A_REQUEST)
+        self._reach("offsets", timeout_seconds, requests)
+        self._cluster.asked.work.update({"end": len(partitions), "offsets request": requests})
         end = OffsetAndEpoch(int(self._cluster.asked.now() * _RECORDS_PER_SECOND) if spec.latest else 0, 0)
         return dict.fromkeys(partitions, end)
 
@@ -160,6 +166,7 @@ class SimVetter:
         self.cluster.asked.note("connect", len(addresses))
         if self.cluster.up:
             self.cluster.asked.note("metadata", len(full))
+        self.cluster.asked.work.update({"knock": len(addresses), "proof": len(full)})
         self.spend(ROUND_TRIP_SECONDS if self.cluster.up else connect_timeout_seconds)
         for address in addresses:
             on_outcome(self._outcome(address, proved=address in full))
