@@ -130,10 +130,10 @@ are, and those for processors as a lower bound.
 - **For brokers the service is what counts.** With a loop in every query each broker is asked {_asked(alone):.0f} times a second, with a
   service {_asked(followed):.1f} times, however many queries follow: {_asked(alone) / _asked(followed):.0f} times less. Nearly all of it are end
   offsets, five times a second from every leader.
-- **For processors it is the other way round.** Loops in queries are spread over {alone["loops"]:,} driver processes, each of which spends
-  {of_one(result, 4) * 100:.0f} % of a core on it; together {total(result, 4):.0f} cores. Services take {total(result, 2):.0f}, and
-  {total(result, 1):.0f} where one topic of five is followed, but what one of them takes it takes in one process, and a Python process has
-  one core for its own code.
+- **For processors it counts as well, in sum, and then one core becomes the limit.** Loops in queries take {total(result, 4):.0f} cores,
+  {of_one(result, 4) * 100:.0f} % of one in each of {alone["loops"]:,} drivers, where nobody notices. Services take {total(result, 2):.0f}, or
+  {total(result, 1):.0f} where one topic of five is followed; but {of_one(result, 2):.2f} of a core for one followed cluster is spent in one process,
+  and a Python process has one core for its own code.
 - **There is no storm.** While all brokers are silent each is asked {out["during"]:.1f} times a second instead of {out["before"]:.1f}: dead ones
   rest, with jitter, up to a minute, and only where a leader of followed partitions listens, or hardly anybody lives, one knock a second
   goes on. When all return at one instant, the highest second is {out["peak_after_the_return"] / out["before"]:.1f} times what it was before the
@@ -144,7 +144,7 @@ are, and those for processors as a lower bound.
 
 | limit | where | beyond it |
 |---|---|---|
-| one core of a process | {_clusters(result, 2)} followed clusters of {size["brokers"]} brokers and {size["topics"] * size["partitions"]:,} partitions in one service; {_clusters(result, 0)} that nobody follows | several services, each with some clusters: they share nothing, so it takes {processes(result, 2)} for this fleet |
+| one core of a process | {_clusters(result, 2)} followed cluster(s) of {size["brokers"]} brokers and {size["topics"] * size["partitions"]:,} partitions in one service; {_clusters(result, 0)} that nobody follows | several services, each with some clusters: they share nothing, so it takes {processes(result, 2)} for this fleet |
 | the same, and offsets may be a second old | `offsets_interval_seconds = 1`, `topics_interval_seconds = 1` in `[loop]`: {_clusters(result, 3)} such clusters in one service | {processes(result, 3)} services for this fleet; new records are planned up to a second later |
 | one cluster larger than a core | about {ROOM / of_one(result, 2) * size["topics"] * size["partitions"]:,.0f} followed partitions | leave `discoveryUrl` out for the busiest queries: each then follows its own topics alone |
 | memory | 2.8 MB for 1 000 partitions over a base of 70 MB ([measured](../../benchmarks/README.md#the-service)) | the same: shards by cluster |
@@ -156,7 +156,7 @@ restarted, moved or lost without it. Two services that follow the same cluster d
 
 ## What it leaves out
 
-librdkafka, the network, TLS, and the service's HTTP side; brokers that are slow and not silent; leaders that move (all of a cluster are silent,
+The network, TLS, and the service's HTTP side; brokers that are slow and not silent; leaders that move (all of a cluster are silent,
 or none). A single interpreter is assumed to have its core for itself. Played on one machine ({told}).
 """
 
