@@ -7,7 +7,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from discovery.core.errors import ConfigError
+from spark_jobs.sink.options import parse_options as parse_sink_options
+from spark_jobs.source.options import parse_options
 from tests.manual.markdown import PYTHON, ROOT, RUNBOOKS, RUNNABLE, Link, MarkerError, anchors, blocks, links, pages
+from tests.manual.options import given_options
 
 CONTENTS = Path("docs/index.md")
 LISTED_BY_A_PATTERN = ("docs/decisions/0", "docs/decisions/1", "deploy/runbooks/Discovery")
@@ -68,6 +72,26 @@ def test_given_a_page_when_its_snippets_are_read_then_python_and_toml_are_well_f
             compile(block.text, block.place, "exec")
         elif block.language == "toml":
             assert tomllib.loads(block.text), block.place
+
+
+def test_given_the_python_of_all_pages_when_its_options_are_read_then_source_and_sink_take_every_one() -> None:
+    read = written = 0
+    for block in (block for page in pages() for block in blocks(page) if RUNNABLE.get(block.language) == PYTHON):
+        for given in given_options(block.text):
+            try:
+                parse_options(given.options) if given.reads else parse_sink_options(given.options)
+            except ConfigError as error:
+                pytest.fail(f"{block.place}: {error}")
+            read, written = read + given.reads, written + (not given.reads)
+    assert (read >= 7, written >= 4) == (True, True), (read, written)
+
+
+def test_given_an_option_that_nobody_knows_when_a_snippet_is_read_then_it_is_found() -> None:
+    text = 'spark.readStream.format("kafka-discovery").option("subscribe", "t").option("sourceID2", "x").load()'
+    (given,) = given_options(text)
+    assert given == (True, {"subscribe": "t", "sourceID2": "x"})
+    with pytest.raises(ConfigError, match="sourceID2"):
+        parse_options({**given.options, "kafka.bootstrap.servers": "b1:9092"})
 
 
 def test_given_a_comment_that_is_no_marker_when_it_stands_before_a_block_then_it_is_told() -> None:
