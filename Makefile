@@ -119,7 +119,7 @@ simulate-scale: setup ## Ten thousand brokers in simulated time: requests, proce
 	$(BIN)/python -m benchmarks.scale
 
 .PHONY: chaos-predict
-chaos-predict: setup ## What doctor and removal gate foretell, beside what brokers and clients 2.6, 3.9, 4.1 then do (12 minutes)
+chaos-predict: setup ## What doctor and removal gate foretell, beside what brokers and clients 2.6, 3.9, 4.1 then do (9 minutes)
 	$(BIN)/python -m benchmarks.foresight
 
 .PHONY: test-long

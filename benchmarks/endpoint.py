@@ -259,10 +259,25 @@ other, each also asking a broker directly. The endpoint is a process of its own.
 |---|---|---|
 {table}
 
-Sender, endpoint and receiver share two cores, and every byte is copied twice more than without the endpoint: so its
-share of the direct rate is what counts. Clients move only their first requests through it, and ask the brokers
-themselves for records.
+{_quiet(result)}Sender, endpoint and receiver share two cores, and every byte is copied twice more than without the
+endpoint: so its share of the direct rate is what counts. Clients move only their first requests through it, and ask the
+brokers themselves for records.
 """
+
+
+def _quiet(result: Result) -> str:
+    """Tell what a run on a quieter machine brought, where one is kept."""
+    if "first_byte_quiet" not in result:
+        return ""
+    quiet = result["first_byte_quiet"]
+    busy_load, quiet_load = (one["load_average"][1] for one in (result["first_byte"], quiet))
+    through, direct, added = (_times(quiet[f"{name}_milliseconds"]) for name in ("through", "direct", "added"))
+    return (
+        f"The latencies were taken at a load average of {busy_load:.0f}: what asking a broker twice differs by is the\n"
+        f"machine's. At a load of {quiet_load:.0f}, through the endpoint {through}; directly\n{direct}; added pair\n"
+        f"by pair {added}. With endpoint and client in one process, as it was measured before, the client's\n"
+        "own interpreter held the endpoint up: p99 27 ms.\n\n"
+    )
 
 
 def _times(told: dict[str, float]) -> str:
