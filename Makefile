@@ -160,6 +160,14 @@ bench-rescue: setup ## Jobs that do not change on a dead list, and in the incide
 soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
 	$(BIN)/python -m benchmarks.soak
 
+.PHONY: soak
+soak: setup ## The service for an hour under faults drawn from a seed: what grows, with confidence; no JVM (MINUTES=60 SEED=1)
+	$(BIN)/python -m benchmarks.soak_service $(or $(MINUTES),60) $(or $(SEED),1)
+
+.PHONY: chaos-service
+chaos-service: setup ## The service under faults of brokers and its own, 200 seeds; one again: FIRST=7 COUNT=1; no JVM (20 minutes)
+	$(BIN)/python -m benchmarks.chaos_service $(or $(FIRST),1) $(or $(COUNT),200)
+
 .PHONY: bench-stall
 bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
 	$(BIN)/python -m benchmarks.stall

@@ -1,0 +1,215 @@
+"""The service under faults drawn from seeds: `make chaos-service`, `… benchmarks.chaos_service FIRST COUNT AT_ONCE`.
+
+A seed makes a plan: faults of brokers as in `soak_service`, and of the service itself (killed, started again while all
+brokers are silent, its state file damaged). What must hold, whatever comes:
+
+- once all is healed the service says the truth within a minute;
+- what it has served it serves again after a kill, at once and with no broker in reach; its generation never goes back;
+- no topic it has served is ever smaller; no unexpected error is logged.
+
+A seed that fails is played again with parts of its plan left out, until nothing more can be: that is what is printed.
+"""
+
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import environment, say, write_result
+from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, is_true
+from tests.fakes.mock_cluster import MockCluster
+from tests.support_service import ServiceProcess, serve_arguments
+
+SEEDS = 200
+ALL = TOPICS * PARTITIONS
+_START_SECONDS = 60.0
+_FAULTS = ("move", "orphan", "down", "slow", "freeze", "kill", "kill in silence", "damage", "heal")
+Plan = Sequence[tuple[str, int]]
+"""What to do, each with a seed of its own: leaving one out changes no other."""
+
+
+class BrokenPromiseError(AssertionError):
+    """What must hold did not."""
+
+
+def drawn(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    draw = random.Random(seed)
+    return [(draw.choice(_FAULTS), draw.randrange(1 << 30)) for _ in range(draw.randint(3, 9))]
+
+
+class Scene:
+    """A service, its brokers, and what was seen of it."""
+
+    def __init__(self, kafka: MockCluster, folder: Path) -> None:
+        """Start both, and wait until the first view is complete and on disk."""
+        self.world = World(kafka, random.Random(0))
+        self.world.make_topics()
+        self._folder = folder
+        self._arguments = serve_arguments(kafka.bootstrap_servers, folder / "state")
+        self.service = self._started()
+        self._generation = 0
+        self.heal()
+
+    def play(self, fault: str, seed: int) -> None:
+        """Do one thing of the plan, and look for a while what the service says."""
+        self.world.draw = random.Random(seed)
+        match fault:
+            case "kill" | "kill in silence" | "damage":
+                self._kill(silent=fault == "kill in silence", damaged=fault == "damage")
+            case "freeze":
+                self.service.send(signal.SIGSTOP)
+                time.sleep(self.world.draw.uniform(0.2, 2.0))
+                self.service.send(signal.SIGCONT)
+            case "heal":
+                self.heal()
+            case _:
+                getattr(self.world, fault)()
+        for _ in range(self.world.draw.randint(1, 4)):
+            self.look()
+            time.sleep(0.5)
+
+    def look(self) -> dict[str, Any]:
+        """Ask how it is, and hold it to what it has said before."""
+        status: dict[str, Any] = self.service.json("/v1/status")
+        _must(status["generation"] >= self._generation, f"generation {status['generation']} after {self._generation}")
+        _must(status["partitions"] in {0, ALL} and (status["partitions"] == ALL or not self._generation), f"{status}")
+        self._generation = status["generation"]
+        return status
+
+    def heal(self) -> None:
+        """Let all be well, and wait until the service says so."""
+        self.world.heal()
+        until = time.monotonic() + HEAL_SECONDS
+        while not is_true(self.service, self.world):
+            _must(
+                time.monotonic() < until, f"not the truth after {HEAL_SECONDS:g} s: {self.service.json('/v1/status')}"
+            )
+            time.sleep(0.2)
+
+    def end(self) -> None:
+        """End the service, and read what it has written."""
+        self.service.end()
+        written = self.service.log.read_text()
+        _must("BUG in" not in written, written[-2000:])
+
+    def _kill(self, *, silent: bool, damaged: bool) -> None:
+        self.service.end()  # SIGKILL
+        if silent:
+            for broker in range(1, BROKERS + 1):
+                self.world.kafka.call("broker_set_down", broker)
+        if damaged:
+            self._damage()
+        self.service = self._started()
+        while self.service.get("/v1/status").status_code != 200:  # noqa: PLR2004 - its loop has not begun
+            time.sleep(0.05)
+        if damaged:
+            self._generation = 0  # it may know nothing of what it was, and then must learn it anew
+        else:
+            told = self.look()
+            _must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
+
+    def _damage(self) -> None:
+        """Cut a file of its state off, or flip a byte in it."""
+        files = sorted(file for file in (self._folder / "state").rglob("*.json"))
+        for file in files:
+            held = bytearray(file.read_bytes())
+            if held and self.world.draw.random() < 0.5:  # noqa: PLR2004 - a coin
+                held[self.world.draw.randrange(len(held))] ^= 0xFF
+            else:
+                del held[self.world.draw.randrange(len(held) + 1) :]
+            file.write_bytes(held)
+
+    def _started(self) -> ServiceProcess:
+        service = ServiceProcess(*self._arguments, log=self._folder / "service.log")
+        try:
+            return service.start()
+        except BaseException:
+            service.end()
+            raise
+
+
+def _must(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not holds:
+        raise BrokenPromiseError(otherwise)
+
+
+def play(plan: Plan) -> str:
+    """Play a plan from a fresh start to a healed end; return what did not hold, nothing if all did."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder, MockCluster(BROKERS) as kafka:
+        scene = Scene(kafka, Path(folder))
+        try:
+            for fault, seed in plan:
+                scene.play(fault, seed)
+            scene.heal()
+        except BrokenPromiseError as broken:
+            return str(broken)
+        finally:
+            scene.service.end()
+        try:
+            scene.end()
+        except BrokenPromiseError as broken:
+            return str(broken)
+    return ""
+
+
+def shrunk(plan: Plan, *, fails: Callable[[Plan], object] = play) -> Plan:
+    """Return a part of a failing plan that still fails, and of which nothing can be left out."""
+    kept = list(plan)
+    for index in reversed(range(len(kept))):
+        shorter = kept[:index] + kept[index + 1 :]
+        if fails(shorter):
+            kept = shorter
+    return kept
+
+
+def _played(seed: int) -> dict[str, Any]:
+    plan = drawn(seed)
+    broken = play(plan)
+    least = shrunk(plan) if broken else ()
+    say(f"seed {seed}: {broken[:300] or 'held'} ({', '.join(fault for fault, _ in least or plan)})")
+    return {"seed": seed, "faults": [fault for fault, _ in plan], "broken": broken[:500], "least": list(least)}
+
+
+def main(first: int = 1, count: int = SEEDS, at_once: int = 3) -> int:
+    """Play the seeds, some at once, shrink what fails; `build/bench/chaos_service.json` holds those that are over."""
+    seen: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(at_once) as pool:
+        for one in as_completed([pool.submit(_played, seed) for seed in range(first, first + count)]):
+            seen.append(one.result())
+            seen.sort(key=lambda told: int(told["seed"]))
+            write_result("chaos_service", {"seeds": seen, "environment": environment()})
+    return 1 if any(one["broken"] for one in seen) else 0
+
+
+def section(result: dict[str, Any]) -> str:
+    """Return these figures as a section of the benchmarks' page."""
+    seeds = result["seeds"]
+    failed = [one for one in seeds if one["broken"]]
+    faults = Counter(fault for one in seeds for fault in one["faults"])
+    told = "".join(
+        f"\n- seed {one['seed']}: {', '.join(fault for fault, _ in one['least'])}: {one['broken'][:200]}"
+        for one in failed
+    )
+    rows = "\n".join(f"| {fault} | {faults[fault]} |" for fault in _FAULTS)
+    return f"""## The service under chaos
+
+`make chaos-service`: plans drawn from seeds, {faults.total()} faults in {len(seeds)} seeds, a service of its own for
+each. **{len(seeds) - len(failed)} of {len(seeds)} held**: the truth within {HEAL_SECONDS:g} s once all was healed,
+what was served served again after a kill, no generation back, no unexpected error.
+{told}
+
+| fault | played |
+|---|---|
+{rows}
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:4])))
