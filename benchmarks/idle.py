@@ -271,7 +271,7 @@ def _asked(told: Result) -> list[str]:
     sources = [s for s in (OURS, SERVED, NATIVE) if s in told]
     head = f"| idle queries | {' | '.join(sources)} |"
     rows = [
-        f"| {count}, trigger {trigger} | {' | '.join(_rate(told[source].get(str(count)), count) for source in sources)} |"
+        f"| {count}, every {trigger} | {' | '.join(_rate(told[s].get(str(count)), count) for s in sources)} |"
         for count, trigger in QUERIES.items()
     ]
     return [_REQUESTS_TEXT, "", head, "|---|" + "---|" * len(sources), *rows, ""]
