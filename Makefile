@@ -168,6 +168,10 @@ soak: setup ## The service for an hour under faults drawn from a seed: what grow
 chaos-service: setup ## The service under faults of brokers and its own, 200 seeds; one again: FIRST=7 COUNT=1; no JVM (20 minutes)
 	$(BIN)/python -m benchmarks.chaos_service $(or $(FIRST),1) $(or $(COUNT),200)
 
+.PHONY: chaos-source
+chaos-source: setup ## Twenty rounds: two of six brokers and a worker, an executor or the driver die; every row once (15 minutes)
+	$(BIN)/python -m tests.spark.cut_rounds
+
 .PHONY: bench-stall
 bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
 	$(BIN)/python -m benchmarks.stall
