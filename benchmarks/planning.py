@@ -221,8 +221,8 @@ _TEXT = (
     "of 15 rounds. The last column is what Spark's runner does around each call, whatever the source."
 )
 _REAL_TEXT = (
-    "Both sources over real brokers, a hundred records every second, spread over a thousand partitions: medians of what\n"
-    "Spark reports. Spark's own source spends its trigger in `addBatch`, with a task and a consumer for each partition\n"
+    "Both sources over real brokers, a hundred records a second, spread over a thousand partitions: medians of what\n"
+    "Spark reports. Its own source spends the trigger in `addBatch`, with a task and a consumer for each partition\n"
     "that grew; ours has as many tasks as cores. 50 000 partitions are more than brokers on this machine hold."
 )
 
