@@ -51,6 +51,7 @@ REAL_SIZES = (1_000, 10_000)
 BROKERS = 3
 PER_TOPIC = 1_000
 ROUNDS = 15
+BATCHES = 5
 Result = dict[str, Any]
 _OPTIONS = {"kafka.bootstrap.servers": "b1:9092", "subscribePattern": "t.*", "startingOffsets": "earliest"}
 
@@ -177,12 +178,14 @@ def _durations(spark: SparkSession, bootstrap: str, source: str, size: int) -> R
         while not query.recentProgress and query.isActive and time.monotonic() < deadline:
             time.sleep(0.1)
         first = time.monotonic() - watched.started_at
-        for _ in range(8):
+        with_rows: list[Mapping[str, float]] = []
+        while len(with_rows) < BATCHES and query.isActive and time.monotonic() < deadline:
             fill(bootstrap, "t000", 100, 1)
             time.sleep(1.0)
-        time.sleep(3)
-        raw = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
-    with_rows = [p["durationMs"] for p in raw if p["numInputRows"] > 0]
+            told = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
+            with_rows = [p["durationMs"] for p in told if p["numInputRows"] > 0]
+    if not with_rows:
+        raise SystemExit(f"benchmarks.planning: {source} finished no batch with rows in 300 s: {query.exception()}")
     names = ("latestOffset", "queryPlanning", "getBatch", "addBatch", "triggerExecution")
     return {
         "first_trigger_seconds": round(first, 2),
