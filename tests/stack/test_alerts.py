@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from deploy.generate import tried_table
 from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
+from tests.deploy.runbooks import SHOWS, found, run, sh_blocks, variables
 from tests.stack.monitoring import Heard, monitoring
 from tests.support import eventually
 from tests.support_service import ServiceProcess
@@ -160,8 +160,7 @@ def play(scene: Scene, *faults: Fault) -> None:
 
 
 def walk_through(scene: Scene, alert: str) -> None:
-    """Run every block of the alert's runbook as it stands."""
-    text = Path(f"deploy/runbooks/{alert}.md").read_text(encoding="utf-8")
+    """Run every block of the alert's page in deploy/runbooks as it stands; they must show the fault."""
     known = {
         "API": f"{scene.service.api}",
         "PROBES": scene.service.probes,
@@ -171,20 +170,16 @@ def walk_through(scene: Scene, alert: str) -> None:
         "BOOTSTRAP": ",".join(scene.kafka.address(b) for b in _OLD_LIST),
         "LOG": str(scene.service.log),
         "PID": str(scene.service.pid),
-        "CONSUMER": "nobody",
         "TMPDIR": str(scene.folder),
     }
-    environment = {**os.environ, **known, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env=environment, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        _COMMANDS.append((alert, done.returncode))
-        assert done.returncode == 0, f"{alert}: {block}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
+    told = ""
+    for block in sh_blocks(alert):
+        told += run(block, variables(**known))
+        _COMMANDS.append(block.place)
+    assert found(SHOWS[alert], told), f"the runbook of {alert} does not show the fault:\n{told[-4000:]}"
 
 
-_COMMANDS: list[tuple[str, int]] = []
+_COMMANDS: list[str] = []
 
 
 def _fill(disk: Path) -> None:
