@@ -184,6 +184,10 @@ test-compose: setup tools ## The compose stack comes up for real in an engine of
 test-alerts: setup tools ## Every alert fires and resolves for real, every runbook is walked through (root, prometheus; 6 minutes)
 	$(BIN)/python -m pytest -s -ra tests/stack/test_alerts.py
 
+.PHONY: test-runbooks
+test-runbooks: setup ## The unit under a real systemd, and every command of the runbooks there (root, systemd; 3 minutes)
+	$(BIN)/python -m pytest -ra tests/stack/test_runbooks.py
+
 .PHONY: test-helm
 test-helm: setup ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
 	@mkdir -p build/tools/usr/bin

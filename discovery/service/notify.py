@@ -1,6 +1,7 @@
 """What systemd wants to hear: ready, alive, stopping. Datagrams to the socket it names; silence where it names none."""
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 
 import structlog
 
+_STATUS_SECONDS = 5.0
+"""What `systemctl status` shows is no older."""
 _log = structlog.get_logger("discovery.service")
 
 
@@ -46,7 +49,9 @@ class Notifier:
             _log.warning("supervisor_not_told", lines=lines, error=str(error))
 
     async def keep_alive(self, status: Callable[[], tuple[bool, str]]) -> None:
-        """Tell twice per watchdog period that we live, for as long as that is true; never returns.
+        """Tell how we are, and that we live for as long as that is true; never returns.
+
+        Every 5 s, and at least twice per watchdog period.
 
         Args:
             status: Whether all is well, and one line for `systemctl status`; asked on the event loop, so that a loop
@@ -55,4 +60,4 @@ class Notifier:
         while True:
             alive, said = status()
             self.tell(f"STATUS={said}", *(("WATCHDOG=1",) if alive and self.watchdog_seconds else ()))
-            await asyncio.sleep((self.watchdog_seconds or 30.0) / 2)
+            await asyncio.sleep(min(_STATUS_SECONDS, (self.watchdog_seconds or math.inf) / 2))

@@ -28,6 +28,8 @@ RUNNABLE = {"sh": SHELL, "bash": SHELL, "shell": SHELL, "console": SHELL, "pytho
 """Languages of blocks that must be run, or say why not."""
 RUNBOOKS, WALKED_BY = Path("deploy/runbooks"), "tests/stack/test_alerts.py"
 """That test runs every `sh` block of these pages while the alert is firing."""
+OPERATED_BY = "tests/stack/test_runbooks.py"
+"""That one runs what their `console` blocks say of systemd."""
 _COMMENT = re.compile(r"^\s*<!--\s*(.*?)\s*-->\s*$")
 _PART = re.compile(r'(?P<long>long)|exit (?P<codes>\d+(?: \d+)*)|until "(?P<until>[^"]+)"|says "(?P<says>[^"]+)"')
 _ELSEWHERE = re.compile(r"run by (?P<by>\S+)|not run: (?P<why>\S.{9,})")
@@ -118,9 +120,7 @@ def blocks(page: Path, text: str | None = None) -> tuple[Block, ...]:
 def _of_runbook(page: Path, language: str) -> Marker:
     if page.parent != RUNBOOKS:
         return Marker()
-    if language == "sh":
-        return Marker(run_by=WALKED_BY)
-    return Marker(reason="systemd and kubectl: neither runs where the project is tested")
+    return Marker(run_by=WALKED_BY if language == "sh" else OPERATED_BY)
 
 
 def _marker(line: str, place: str) -> Marker | None:

@@ -1,7 +1,4 @@
-"""What the how-to and the runbooks say of systemd, in a machine that runs it: the unit as it is shipped, real brokers.
-
-Prints what was run: `make test-runbooks`. The lines for kubectl are tried in `make test-kubernetes`.
-"""
+"""What deploy-systemd.md and deploy/runbooks say of systemd, in a machine that runs it: shipped unit, real brokers."""
 
 import json
 import shutil
