@@ -188,6 +188,16 @@ test-alerts: setup tools ## Every alert fires and resolves for real, every runbo
 test-runbooks: setup ## The unit under a real systemd, and every command of the runbooks there (root, systemd; 3 minutes)
 	$(BIN)/python -m pytest -ra tests/stack/test_runbooks.py
 
+build/tools/usr/bin/kube-node: tests/stack/kube/main.go tests/stack/kube/go.mod tests/stack/kube/go.sum
+	@mkdir -p build/tools/usr/bin
+	cd build/tools && apt-get download -qq etcd-server containernetworking-plugins \
+	  && for package in etcd-server_*.deb containernetworking-plugins_*.deb; do dpkg-deb -x "$$package" . ; done
+	cd tests/stack/kube && go build -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+.PHONY: test-kubernetes
+test-kubernetes: setup build/tools/usr/bin/kube-node ## A Kubernetes node (built once, 10 minutes), our manifests and chart on it (root; 4 minutes)
+	$(BIN)/python -m pytest -ra tests/stack/test_kubernetes.py
+
 .PHONY: test-helm
 test-helm: setup ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
 	@mkdir -p build/tools/usr/bin

@@ -86,7 +86,7 @@ def test_given_the_loop_until_the_driver_ends_when_the_file_appears_then_the_ser
     (tmp_path / "ended").touch()
     script = script.replace("kafka-discovery", "sleep", 1)
     done = subprocess.run(["/bin/sh", "-c", script, "kafka-discovery", "300"], check=False, timeout=60)
-    assert done.returncode == 143, "ended by its signal; the service itself leaves with 0"
+    assert done.returncode == 0, "another code would make the pod of a driver that went well a failed one"
 
 
 @pytest.mark.parametrize("folder", ["base", "monitoring"])

@@ -136,16 +136,21 @@ def build_standins(on: Engine) -> None:
         _build(on, image, "prometheus", {"program": Path(found), "share": _SHARE})
 
 
-def _import_base(on: Engine) -> None:
-    if on.run("docker", "images", "-q", "standin/base:latest").strip():
-        return
+def base_archive() -> Path:
+    """Return Debian with Python and Java as one layer, made once."""
     archive = CACHE / "base.tar"
     if not archive.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
         partial = CACHE / "base.partial.tar"
         command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={_ROOTFS}", "bookworm"]
         subprocess.run([*command, str(partial)], check=True, timeout=600, capture_output=True)
         partial.rename(archive)
-    on.run("docker", "import", str(archive), "standin/base:latest")
+    return archive
+
+
+def _import_base(on: Engine) -> None:
+    if not on.run("docker", "images", "-q", "standin/base:latest").strip():
+        on.run("docker", "import", str(base_archive()), "standin/base:latest")
 
 
 def _wheels() -> Path:

@@ -121,3 +121,8 @@ def test_given_the_unit_when_it_is_killed_hangs_or_gets_nonsense_then_systemd_do
     eventually(lambda: booted.unit("ActiveState") == "failed", 60, "a refusal of a wrong configuration")
     assert booted.unit("ExecMainStatus") == "2"
     assert booted.unit("NRestarts") == "0", "a wrong configuration is not tried again and again"
+
+    # As it was: tests come in any order.
+    right = f"sed -i /nonsense/d /etc/kafka-discovery/config.toml; rm -r {shorter}; systemctl daemon-reload"
+    booted.run("bash", "-c", f"{right}; systemctl restart kafka-discovery")
+    eventually(lambda: booted.unit("StatusText").startswith("fresh: "), 60, "a view again")
