@@ -1,6 +1,7 @@
 """Every `sh` block of the runbooks runs as it stands and says what the page needs it for.
 
-`make test-alerts` runs them again while each alert fires, `make test-runbooks` in a machine with systemd.
+The brokers are librdkafka's own here, which are up at once. With real ones `make test-alerts` runs the blocks while
+each alert fires, and `make test-runbooks` in a machine with systemd.
 """
 
 import json
@@ -10,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.source.alerts import ALERTS
-from discovery.localkafka.cluster import LocalKafka
 from tests.deploy.runbooks import SAYS, SHOWS, found, run, sh_blocks, variables
+from tests.fakes.mock_cluster import MockCluster
 from tests.faults import refused_port
 from tests.support_service import ServiceProcess, wait_for
-
-pytestmark = [pytest.mark.kafka]
 
 
 def test_given_the_runbooks_when_counted_then_each_block_has_an_answer_that_is_looked_for() -> None:
@@ -25,12 +24,11 @@ def test_given_the_runbooks_when_counted_then_each_block_has_an_answer_that_is_l
 
 
 @pytest.fixture(scope="module")
-def environment(kafka_cluster: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A service with one dead address in its list, and the variables that a reader would set for it."""
     folder = tmp_path_factory.mktemp("runbooks")
-    kafka_cluster.create_topic("runbooks", 3, 3)
-    with refused_port() as dead:
-        yield from _served(folder, [*kafka_cluster.bootstrap_servers.split(","), dead])
+    with MockCluster(3) as brokers, refused_port() as dead:
+        yield from _served(folder, [*brokers.bootstrap_servers.split(","), dead])
 
 
 def _served(folder: Path, listed: list[str]) -> Iterator[dict[str, str]]:

@@ -23,6 +23,7 @@ from tests.support import eventually
 
 pytestmark = [pytest.mark.timeout(900)]
 SPARK = Path("deploy/kubernetes/spark")
+_TOKEN = "a-token-of-the-tests"  # noqa: S105 - of a node that ends with the test
 _PATH = "PATH=/opt/kafka-discovery/bin:/usr/bin:/bin"
 _ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9463/v1/status', timeout=30).status, flush=True)"
 _CRD = """
@@ -111,7 +112,7 @@ def prepare(kube: Node, namespace: str, folder: Path) -> None:
     state.chmod(0o777)  # a path of the host takes no fsGroup
     kube.kubectl("apply", "-f", "-", text=_VOLUME.format(name=namespace, path=state, namespace=namespace))
     kube.kubectl(
-        "-n", namespace, "create", "secret", "generic", "kafka-discovery-token", "--from-literal=token=secret-x"
+        "-n", namespace, "create", "secret", "generic", "kafka-discovery-token", f"--from-literal=token={_TOKEN}"
     )
     pair = ("-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.crt")
     subject = ("-subj", "/CN=kafka-discovery", "-addext", "subjectAltName=DNS:kafka-discovery")
@@ -184,7 +185,7 @@ def forwarded(kube: Node, command: str) -> Iterator[None]:
         assert b"Forwarding from" in forwarding.stdout.readline()
         assert kube.run("curl", "-s", "http://127.0.0.1:9464/livez").strip().endswith("ok")
         ask = ("curl", "-sk", "https://127.0.0.1:9463/v1/status")
-        assert '"main"' in kube.run(*ask, "-H", "Authorization: Bearer secret-x")
+        assert '"main"' in kube.run(*ask, "-H", f"Authorization: Bearer {_TOKEN}")
         assert "main" not in kube.run(*ask)
         yield
     finally:
