@@ -271,10 +271,15 @@ def _asked(told: Result) -> list[str]:
     sources = [s for s in (OURS, SERVED, NATIVE) if s in told]
     head = f"| idle queries | {' | '.join(sources)} |"
     rows = [
-        f"| {count}, every {trigger} | {' | '.join(_rate(told[s].get(str(count)), count) for s in sources)} |"
-        for count, trigger in QUERIES.items()
+        f"| {count}, every {_trigger(told, count)} | "
+        f"{' | '.join(_rate(told[source].get(str(count)), count) for source in sources)} |"
+        for count in QUERIES
     ]
     return [_REQUESTS_TEXT, "", head, "|---|" + "---|" * len(sources), *rows, ""]
+
+
+def _trigger(told: Result, count: int) -> str:
+    return str(told["triggers"][str(count)] if "triggers" in told else told["trigger"])
 
 
 def _rate(found: Result | None, count: int) -> str:
@@ -307,9 +312,9 @@ _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, coun
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
 its own: metadata every 300 ms, end offsets from each leader every 200 ms whatever the trigger. With `discoveryUrl` one
 service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
-Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Fifty
-have a trigger of 1 s, as two cores do not plan more often for so many. Where fewer queries ran than were started, the
-machine was too busy for Spark to start so many Python processes in the 15 s it gives each."""
+Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer
+queries ran than were started, the machine was too busy for Spark to start so many Python processes in the 15 s it
+gives each."""
 
 
 def main(names: Sequence[str]) -> None:
