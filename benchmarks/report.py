@@ -1,8 +1,9 @@
 """Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
 `core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
-`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`; where
-the module has a `PAGE`, that page of the documentation is its `page(result)`.
+`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or
+into several files by its `charts(result)`; where the module has a `PAGE`, that page of the documentation is its
+`page(result)`. `peers.json` has a table in the README too.
 """
 
 import importlib
@@ -10,11 +11,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.report import short_table
+
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "core.json"
 PAGE = ROOT / "benchmarks" / "README.md"
 README = ROOT / "README.md"
+PEERS = ROOT / "benchmarks" / "results" / "peers.json"
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
+PEERS_BEGIN, PEERS_END = "<!-- peers -->", "<!-- /peers -->"
 Row = tuple[str, str, str, str]
 _WATCHED_SECONDS = 25.0
 """Of the case that kills four of twelve: a gap as long had not ended."""
@@ -142,6 +147,9 @@ def draw() -> None:
         module = importlib.import_module(f"benchmarks.{path.stem}")
         if hasattr(module, "chart"):
             path.with_suffix(".svg").write_text(module.chart(json.loads(path.read_text())))
+        if hasattr(module, "charts"):
+            for name, drawn in module.charts(json.loads(path.read_text())).items():
+                path.with_name(name).write_text(drawn)
         if hasattr(module, "PAGE"):
             (ROOT / module.PAGE).write_text(module.page(json.loads(path.read_text())))
 
@@ -155,9 +163,16 @@ def main() -> None:
     result = json.loads(RESULT.read_text())
     PAGE.write_text(page(result) + sections())
     draw()
-    text = README.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[-1] if END in text else text.split(BEGIN)[1]
-    README.write_text(f"{before}{BEGIN}\n\n{table(result)}\n\n{END}{after}")
+    text = put(README.read_text(), BEGIN, END, table(result))
+    if PEERS.exists():
+        text = put(text, PEERS_BEGIN, PEERS_END, short_table(json.loads(PEERS.read_text())))
+    README.write_text(text)
+
+
+def put(text: str, begin: str, end: str, inside: str) -> str:
+    """Return the text with what stands between two marks replaced."""
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{inside}\n\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

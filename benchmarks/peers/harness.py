@@ -1,0 +1,118 @@
+"""Plays one case for one system on a cluster that others used before, and measures it."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.cases import named
+from benchmarks.peers.load import loaded
+from benchmarks.peers.program import Place, System, now
+from benchmarks.peers.rows import Row, first_arrivals, measure, parse_rows, timeline
+from benchmarks.peers.stage import PARTITIONS, Case, Stage, Struck, revive
+from benchmarks.peers.systems import make
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
+
+ROWS_PER_SECOND = 600.0
+_CATCH_UP_SECONDS = 20.0
+_BEFORE_SECONDS = 5.0
+"""Of the chart."""
+_AFTER_SECONDS = 3.0
+"""A system that reads again is watched so much longer."""
+_OWN_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
+
+
+@contextlib.contextmanager
+def cluster_for(case: Case) -> Iterator[LocalKafka]:
+    """Yield the cluster of a case."""
+    listeners = {case.listener: {"security.protocol": "PLAINTEXT"}} if case.listener else {}
+    with LocalKafka(ClusterSettings(brokers=case.brokers, listeners=listeners)) as cluster:
+        yield cluster
+
+
+def play(case: Case, name: str, cluster: LocalKafka) -> dict[str, Any]:
+    """Run one cell.
+
+    Runs: once per cell; blocks for the case's time and about 40 s more. The cluster is well again afterwards.
+    """
+    revive(cluster)
+    folder = Path(tempfile.mkdtemp(prefix="peers-"))
+    topic = f"t-{name}-{time.monotonic_ns()}".replace("_", "-")
+    load_before = round(os.getloadavg()[0], 1)
+    cluster.create_topic(topic, assignment=case.placement())
+    try:
+        found = _cell(case, name, cluster, topic, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        revive(cluster)
+        cluster.delete_topic(topic)
+    about = {"load_average": [load_before, round(os.getloadavg()[0], 1)]}
+    return {**found, **about, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) -> dict[str, Any]:
+    with contextlib.ExitStack() as outer:
+        acknowledged = folder / "acknowledged"
+        load = outer.enter_context(loaded(cluster.bootstrap_servers, topic, PARTITIONS, ROWS_PER_SECOND, acknowledged))
+        system = outer.enter_context(make(name, _place(case, topic, folder)))
+        stack = outer.enter_context(contextlib.ExitStack())
+        listed = case.listed(cluster, stack)
+        stage = Stage(
+            cluster=cluster, topic=topic, system=system, load=load, listed=listed, placement=case.placement(),
+            folder=folder, stack=stack,
+        )  # fmt: skip
+        (folder / "hosts").write_text(named(stage))
+        case.begin(stage)
+        struck = case.strike(stage)
+        until = _watch(case, system, struck)
+        said = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
+        case.heal(stage)
+        load.end()
+        with acknowledged.open() as lines:
+            written = parse_rows(lines)
+        _catch_up(system, written)
+        return {**_measured(system.program.arrived(), written, struck, until), **said}
+
+
+def _place(case: Case, topic: str, folder: Path) -> Place:
+    prefix = ("unshare", "--mount", "sh", "-c", _OWN_NAMES, str(folder / "hosts")) if case.own_names else ()
+    return Place(folder=folder, topic=topic, prefix=prefix)
+
+
+def _watch(case: Case, system: System, struck: Struck) -> float:
+    """Wait until the case's time is over; return when that was."""
+    until = max(struck.since, struck.healed_at) + case.watch_seconds
+    while now() < until:
+        if case.until_recovered and _reads(system, struck):
+            until = min(until, now() + _AFTER_SECONDS)
+            break
+        time.sleep(0.5)
+    time.sleep(max(0.0, until - now()))
+    return until
+
+
+def _reads(system: System, struck: Struck) -> bool:
+    news = first_arrivals(system.program.arrived())
+    return {row.partition for row in news if row.at > struck.since} >= set(struck.living)
+
+
+def _measured(arrived: Sequence[Row], written: Sequence[Row], struck: Struck, until: float) -> dict[str, Any]:
+    since, start = struck.since, -_BEFORE_SECONDS
+    found = measure(arrived, written, since=since, healed_at=struck.healed_at, until=until, living=struck.living)
+    rows = timeline(arrived, since=since, start=start, end=until - since)
+    watched = {"watched_seconds": round(until - since, 1), "healed_seconds": round(struck.healed_at - since, 1)}
+    return {**found, **watched, "line": {"start": start, "step": 0.5, "rows": rows}}
+
+
+def _catch_up(system: System, written: Sequence[Row]) -> None:
+    """Give the system time to read the rest; one that cannot has unread rows."""
+    wanted = {row.key for row in written}
+    deadline = time.monotonic() + _CATCH_UP_SECONDS
+    while time.monotonic() < deadline and wanted - {row.key for row in system.program.arrived()}:
+        time.sleep(0.5)

@@ -1,0 +1,178 @@
+"""One system as a process of its own, seen from outside: its rows, what it said, how often it started again."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from benchmarks.peers.rows import Row, parse_rows
+from tests.support import eventually
+
+_START_SECONDS = 120.0
+_MAIN = "from discovery.cli import main; main()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a system runs, and what it reads."""
+
+    folder: Path
+    topic: str
+    prefix: tuple[str, ...] = ()
+    """Put before every command: another view of the names."""
+
+    @property
+    def rows(self) -> Path:
+        """Where it appends rows."""
+        return self.folder / "rows"
+
+
+@dataclass(slots=True)
+class Program:
+    """A process and its events. An event is a line `milliseconds word rest` on its standard output."""
+
+    place: Place
+    name: str
+    process: "subprocess.Popen[bytes] | None" = None
+    extra: list[str] = field(default_factory=list)
+
+    @property
+    def said(self) -> Path:
+        """Its standard output."""
+        return self.place.folder / f"{self.name}.out"
+
+    @property
+    def log(self) -> Path:
+        """Its standard error."""
+        return self.place.folder / f"{self.name}.log"
+
+    def start(self, command: Sequence[str]) -> None:
+        """Start it; returns at once."""
+        self.place.rows.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as after an installation: nothing is compiled twice
+        with self.said.open("ab") as out, self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.place.prefix, *command], stdin=subprocess.PIPE, stdout=out, stderr=log,
+                env=environment, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        """Kill -9 it with its children; a second call does nothing."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            if self.process.stdin:
+                self.process.stdin.close()
+            self.process = None
+
+    def events(self, word: str) -> list[tuple[float, str]]:
+        """Return when it said this word, and what followed."""
+        lines = self.said.read_text(errors="replace").splitlines() if self.said.exists() else []
+        found = [line.split(" ", 2) for line in lines]
+        return [
+            (int(f[0]) / 1000, f[2] if len(f) > 2 else "")  # noqa: PLR2004
+            for f in found
+            if len(f) > 1 and f[0].isdigit() and f[1] == word
+        ]
+
+    def wait_start(self, number: int) -> float:
+        """Wait until it has started its query or job for the `number`th time; return when."""
+        eventually(lambda: len(self.events("start")) >= number, _START_SECONDS, f"the start of {self.name}")
+        return self.events("start")[number - 1][0]
+
+    def arrived(self) -> list[Row]:
+        """Return all rows of all its runs so far."""
+        rows: list[Row] = []
+        for path in sorted(self.place.rows.glob("rows-*")):
+            with path.open() as lines:
+                rows += parse_rows(lines)
+        return rows
+
+
+@contextlib.contextmanager
+def helper(place: Place, name: str, *arguments: str) -> Iterator[dict[str, str]]:
+    """Run `kafka-discovery ARGUMENTS --json` beside a system; yields the first line it prints."""
+    command = [*place.prefix, sys.executable, "-c", _MAIN, *arguments, "--json"]
+    with (place.folder / f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        yield dict(json.loads(line))
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+class System:
+    """What is compared. Made for one cell; `start` may be called again after `kill`."""
+
+    name = ""
+
+    def __init__(self, place: Place) -> None:
+        """Remember the place; does no I/O."""
+        self.place = place
+        self.program = Program(place=place, name="job")
+        self.stack = contextlib.ExitStack()
+        self.starts = 0
+
+    def start(self, servers: str) -> None:
+        """Start with this list; returns when the query or job is being started."""
+        self.starts += 1
+        before = len(self.program.events("start"))
+        self.program.start(self.command(servers))
+        self.since = self.program.wait_start(before + 1)
+
+    def command(self, servers: str) -> list[str]:
+        """Return what to run."""
+        raise NotImplementedError
+
+    def restarts(self, since: float) -> int:
+        """Count how often it started again by itself."""
+        raise NotImplementedError
+
+    def told(self, since: float) -> str:
+        """Return what a user was told: the first line of the last failure, or the source's sentence."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """End the job, not what runs beside it."""
+        self.program.kill()
+
+    def __enter__(self) -> Self:
+        """Make the folder."""
+        self.place.folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End everything."""
+        self.kill()
+        self.stack.close()
+
+
+def wait_rows(system: System, partitions: int, seconds: float) -> None:
+    """Wait until rows of so many partitions have come."""
+
+    def come() -> bool:
+        return len({row.partition for row in system.program.arrived()}) >= partitions
+
+    eventually(come, seconds, f"rows of {partitions} partitions from {system.name}")
+
+
+def now() -> float:
+    """Return seconds since the epoch: rows of all processes are stamped so."""
+    return time.time()
