@@ -3,8 +3,9 @@
 Python that begins with a comment that is a file's name is saved as that file, for commands below it.
 A comment in the line before a fence says how the block below it is tested:
 
-- nothing: the tests of `tests/spark/test_manual.py` (Python) or `tests/integration/test_manual.py` (shell) run it;
-- `<!-- long -->`: they do so in `make test-docs` only;
+- nothing: on pages of shell alone `tests/integration/test_manual.py` runs it; `make test-docs` also does so on real
+  brokers, and walks the pages with Python in them (`tests/spark/test_manual.py`);
+- `<!-- long -->`: only `make test-docs` does;
 - `<!-- exit 0 1 -->`: the commands of the block end with these codes, in order;
 - `<!-- says "TEXT" -->`: TEXT stands in its output;
 - `<!-- until "TEXT" -->`: it runs until it is stopped; TEXT is what it says when it is up;

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,9 @@ from discovery.fetch import FetchRange, FetchSettings, fetch
 from discovery.fetch.cache import close_all
 from discovery.kafka.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.conftest import ReadStream
+from tests.manual import long_run
+from tests.manual.markdown import blocks
+from tests.spark.conftest import Reading, ReadStream
 from tests.spark.support_driver import SparkDriver
 from tests.support import numbered, produce
 from tests.support_endpoint import CONSUMER, endpoint_to, kafka_tool, properties_file
@@ -30,6 +33,7 @@ from tests.support_tls import (
     OPEN_LOGIN,
     SECRETS,
     STORE_PASSWORD,
+    USER_PASSWORD,
     Certificates,
     accepted,
     add_users,
@@ -84,6 +88,27 @@ def test_given_the_options_of_a_jvm_client_when_read_then_the_rows_are_those_of_
         assert native.values() == sorted(numbered(COUNT))
     ours.wait_end()
     assert ours.values() == sorted(numbered(COUNT))
+
+
+@pytest.mark.skipif(not long_run(), reason="with the other snippets: make test-docs")
+def test_given_the_snippet_of_the_how_to_when_it_is_run_then_its_rows_come(
+    spark: SparkSession, secured: LocalKafka, made: Certificates, tmp_path: Path
+) -> None:
+    (text,) = (block.text for block in blocks(Path("docs/how-to/security.md")) if block.language == "python")
+    for said, meant in {
+        "b1:9093,b2:9093,b3:9093": secured.bootstrap_servers_of(LOGIN),
+        'password="..."': f'password="{USER_PASSWORD}"',
+        "/etc/kafka/trust.jks": made.path("trust.jks"),
+        '"..."': f'"{STORE_PASSWORD}"',
+        '"events")': f'"{TOPIC}").option("startingOffsets", "earliest")',
+    }.items():
+        assert said in text
+        text = text.replace(said, meant)
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(text, "security.md", "exec"), names)  # noqa: S102 - our own page
+    reading = Reading(names["events"], tmp_path / "checkpoint", trigger={"availableNow": True})
+    reading.wait_end()
+    assert reading.values() == sorted(numbered(COUNT))
 
 
 def test_given_a_batch_read_with_a_jks_store_then_its_rows_come_as_in_a_stream(

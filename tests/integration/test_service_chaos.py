@@ -1,0 +1,25 @@
+"""A short plan of `make chaos-service`, and that its judge finds what is broken."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos_service import BrokenPromiseError, Scene, play
+from benchmarks.soak_service import BROKERS
+from tests.fakes.mock_cluster import MockCluster
+
+
+def test_given_a_damaged_view_and_a_kill_in_silence_when_played_then_every_promise_holds() -> None:
+    assert play((("damage", 5), ("orphan", 1), ("kill in silence", 3))) == ""
+
+
+def test_given_a_service_that_forgot_when_it_is_killed_then_the_judge_says_so(tmp_path: Path) -> None:
+    with MockCluster(BROKERS) as kafka:
+        scene = Scene(kafka, tmp_path)
+        try:
+            shutil.rmtree(tmp_path / "state")
+            with pytest.raises(BrokenPromiseError, match=r"generation 0 after|was not served after a kill"):
+                scene.play("kill in silence", 1)
+        finally:
+            scene.service.end()
