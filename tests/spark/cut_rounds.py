@@ -164,7 +164,9 @@ def run(rounds: int, seed: int) -> list[dict[str, object]]:
         SparkDriver(Path(name), master=master, settings=_SETTINGS) as driver,
     ):
         cluster.create_topic(TOPIC, assignment=replicas(BROKERS, copies=1))
-        with Load(cluster.bootstrap_servers, TOPIC, range(len(BROKERS))) as load:
+        # A partition without its leader is written to again when that returns, however long a driver takes to start.
+        patient = {"message.timeout.ms": "900000"}
+        with Load(cluster.bootstrap_servers, TOPIC, range(len(BROKERS)), options=patient) as load:
             exercise = Exercise(cluster, driver, load)
             exercise.runs[0].wait_rows(100, 120)
             for number, step in enumerate(plan(rounds, seed), start=1):
