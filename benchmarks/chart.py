@@ -69,7 +69,7 @@ class Line:
     values: tuple[float, ...]
 
 
-_COLOURS = ("#2563ab", "#b3261e", "#b7791f", "#2da44e")
+_COLOURS = ("#2563ab", "#b3261e", "#b7791f", "#2da44e", "#8250df")
 _HEIGHT = 300
 
 
@@ -93,7 +93,7 @@ def lines(title: str, rows: Sequence[Line], *, shaded: tuple[int, int], unit: st
         at = y(10**power)
         parts.append(f'<line class="grid" x1="60" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<text x="52" y="{at + 4:.1f}" text-anchor="end">{10**power}</text>')
-    for index, (row, colour) in enumerate(zip(rows, _COLOURS, strict=False)):
+    for index, (row, colour) in enumerate(zip(rows, _COLOURS[: len(rows)], strict=True)):
         points = " ".join(f"{x(second):.1f},{y(value):.1f}" for second, value in enumerate(row.values))
         below = bottom + 40 + index * 20
         parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>')
