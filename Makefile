@@ -85,13 +85,13 @@ test: check tools ## Everything above, then real brokers and real Spark, two sui
 test-kafka: setup tools ## Real brokers: the adapters, the service, the tools, what is deployed
 	@mkdir -p build
 	@echo "real brokers: the output comes when they are through (build/test-kafka.log)"
-	@$(BIN)/python -m pytest tests/contract tests/integration tests/deploy > build/test-kafka.log 2>&1 \
+	@$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy > build/test-kafka.log 2>&1 \
 	  && $(BIN)/python -m pytest tests/page >> build/test-kafka.log 2>&1; \
 	  code=$$?; cat build/test-kafka.log; exit $$code # the page apart: Playwright leaves an event loop running
 
 .PHONY: test-spark
 test-spark: setup ## Real Spark on real brokers
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest --durations 30 tests/spark
 
 .PHONY: test-page
 test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)
