@@ -73,6 +73,9 @@ def test_given_the_stack_when_two_brokers_are_removed_then_it_counts_on_and_an_a
         120,
         "an alert about the list",
     )
+    list_now = ("exec", "-T", "sidecar", "kafka-discovery", "bootstrap", "--token-file", "/run/kafka-discovery/token")
+    assert "broker-1:9092" in compose(stack, *list_now)
+    assert int(compose(stack, "exec", "-T", "driver", "wc", "-l", "/data/progress.jsonl").split()[0]) > 0
     before = counted(stack)
     eventually(lambda: counted(stack) > before, 120, "more events counted without the two brokers")
     assert healthy(stack) >= HEALTHY - {"broker-4", "broker-5"}
