@@ -16,7 +16,7 @@ SAYS: Mapping[str, Sequence[str]] = {
     "DiscoveryClusterMismatch": (r'"state": "fresh".* alive.* refused', r"is sound.*\"ok\":true", r"state reset: "),
     "DiscoveryConfigReloadFailed": (r"config_reload_success 1", r'"ok":true'),
     "DiscoveryConsumerLagging": (r'"consumers": \[.*"generation": \d', r"^$"),
-    "DiscoveryFailsafeActive": (r"fresh: \d of \d.*\[\+\] view main", r'"kind": "cluster_pinned"', r"is sound"),
+    "DiscoveryFailsafeActive": (r"fresh: \d of \d.*\[\+\] view main", r'"kind": "verdict_changed"', r"is sound"),
     "DiscoveryLoopStalled": (r"\[\+\] loop main.*last_cycle_timestamp", r"State:\s+S", r"^$"),
     "DiscoveryShrinkBlocked": (r"is refused .*shrink_blocked_total", r'"consumers": \[', r'"state_write_failures": 0'),
     "DiscoverySnapshotStale": (r"fresh: \d of \d.*\[\+\] view main", r" open\n.* closed", r"is sound"),

@@ -88,8 +88,7 @@ def test_given_the_unit_when_the_lines_for_systemd_are_run_then_they_do_what_the
         if "restart" in line:
             assert done.returncode == 0, f"{page}: {line}: {done.stdout}"
             assert booted.unit("MainPID") != before
-            # The view that was saved is served before a broker is asked.
-            eventually(lambda: "generation" in booted.unit("StatusText"), 30, "the saved view")
+            eventually(lambda: booted.unit("StatusText").startswith("fresh: "), 60, "a view after the restart")
         else:
             assert line.startswith("journalctl -u kafka-discovery"), line
             assert (done.returncode, done.stdout) == (1, ""), "there was no bug, and the journal can be read"
