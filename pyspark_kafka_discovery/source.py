@@ -1,7 +1,8 @@
 """The data source, and the sink, behind the name `kafka-discovery`.
 
 Spark imports this module in two short-lived processes before a query starts, and in every application that asks for any
-data source at all: readers, with Arrow and the Kafka client behind them, are imported where one is made.
+data source at all, and for a sink in two more for every batch: readers, with Arrow and the Kafka client behind them,
+and even the options of one side, are imported where they are needed.
 """
 
 from collections.abc import Mapping
@@ -27,10 +28,10 @@ from pyspark.sql.types import (
 
 from discovery.core.errors import ConfigError
 from spark_jobs.source.border import crossing, one_line
-from spark_jobs.source.options import SourceOptions, check_batch, check_stream, parse_options
 
 if TYPE_CHECKING:
     from spark_jobs.sink.plan import SinkPlan
+    from spark_jobs.source.options import SourceOptions
 
 _COLUMNS = (
     StructField("key", BinaryType()),
@@ -62,8 +63,10 @@ class DefaultSource(DataSource):
         self._source = None if self._sink else _parse(options)
 
     @property
-    def _parsed(self) -> SourceOptions:
+    def _parsed(self) -> "SourceOptions":
         """The options of a source; where they are a sink's, reading with them names the first that does not fit."""
+        from spark_jobs.source.options import parse_options  # noqa: PLC0415 - see the module
+
         return self._source or parse_options(self.options)
 
     @classmethod
@@ -81,6 +84,7 @@ class DefaultSource(DataSource):
         """Make the reader of one batch read; no I/O."""
         with crossing():
             from spark_jobs.source.batch import KafkaDiscoveryReader  # noqa: PLC0415 - see the module
+            from spark_jobs.source.options import check_batch  # noqa: PLC0415 - see the module
 
             if schema != self.schema():
                 raise ConfigError(_FIXED)
@@ -89,6 +93,8 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Make the reader of a streaming query; no I/O."""
+        from spark_jobs.source.options import check_stream  # noqa: PLC0415 - see the module
+
         refusal = None if schema == self.schema() else _FIXED
         try:
             check_stream(self._parsed)
@@ -143,7 +149,9 @@ def _is_sink(options: Mapping[str, str]) -> bool:
     return not names & _SOURCE_MARKS and bool(names & _SINK_MARKS)
 
 
-def _parse(options: Mapping[str, str]) -> SourceOptions:
+def _parse(options: Mapping[str, str]) -> "SourceOptions":
+    from spark_jobs.source.options import parse_options  # noqa: PLC0415 - see the module
+
     try:
         return parse_options(options)
     except ConfigError as error:

@@ -20,6 +20,8 @@ from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog, milliseconds
 
 _POLL_SECONDS = 0.1
+_ANSWER_POLL_SECONDS = 0.002
+"""A consumer's `poll` waits for messages to its end, even where a callback was served meanwhile."""
 _POLL_EVERY_ROWS = 512
 _BUFFER_KILOBYTES = 65_536
 _HINTS: Mapping[int, str] = {
@@ -148,7 +150,7 @@ class GroupNotes:
         while not self._answered.is_set():
             if time.monotonic() >= deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
-            consumer.poll(_POLL_SECONDS)
+            consumer.poll(_ANSWER_POLL_SECONDS)
         if self._failure is not None:
             raise KafkaException(self._failure)
 

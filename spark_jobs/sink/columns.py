@@ -1,11 +1,12 @@
 """The columns a sink takes, as Spark's own Kafka sink names them, and records out of Arrow batches."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discovery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LANE = "__lane"
 _BYTES = ("binary", "string")
@@ -57,7 +58,7 @@ def check_columns(columns: Mapping[str, str], *, has_topic: bool, lanes: int) ->
         )
 
 
-def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
+def records(batch: "pa.RecordBatch", topic: str | None) -> Iterator[Record]:
     """Yield the rows of a batch.
 
     Args:
@@ -85,7 +86,7 @@ def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
 
 
 def plain(
-    batch: pa.RecordBatch, *, topic: str | None, lane: int, room_bytes: int
+    batch: "pa.RecordBatch", *, topic: str | None, lane: int, room_bytes: int
 ) -> tuple[list[bytes | None], list[bytes | None]] | None:
     """Return keys and values where no record needs a look of its own; None: take `records` one by one.
 
@@ -111,7 +112,7 @@ def plain(
     return _binary(batch, names, "key"), _binary(batch, names, "value")
 
 
-def _all_in_lane(batch: pa.RecordBatch, names: list[str], lane: int) -> bool:
+def _all_in_lane(batch: "pa.RecordBatch", names: list[str], lane: int) -> bool:
     if LANE not in names:
         return True
     import pyarrow.compute as pc  # noqa: PLC0415 - 0.1 s that only workers need
@@ -120,21 +121,24 @@ def _all_in_lane(batch: pa.RecordBatch, names: list[str], lane: int) -> bool:
     return column.null_count == 0 and bool(pc.all(pc.equal(column, lane)).as_py())
 
 
-def _longest(batch: pa.RecordBatch, names: list[str], name: str) -> int:
-    if name not in names or pa.types.is_null(batch.column(names.index(name)).type):
-        return 0
+def _longest(batch: "pa.RecordBatch", names: list[str], name: str) -> int:
+    import pyarrow as pa  # noqa: PLC0415 - as below
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
+    if name not in names or pa.types.is_null(batch.column(names.index(name)).type):
+        return 0
     return int(pc.max(pc.binary_length(batch.column(names.index(name)))).as_py() or 0)
 
 
-def _column(batch: pa.RecordBatch, names: list[str], name: str) -> list[Any]:
+def _column(batch: "pa.RecordBatch", names: list[str], name: str) -> list[Any]:
     return batch.column(names.index(name)).to_pylist() if name in names else [None] * batch.num_rows
 
 
-def _binary(batch: pa.RecordBatch, names: list[str], name: str) -> list[Any]:
+def _binary(batch: "pa.RecordBatch", names: list[str], name: str) -> list[Any]:
     if name not in names:
         return [None] * batch.num_rows
+    import pyarrow as pa  # noqa: PLC0415 - the process that confirms a batch reads reports, not records
+
     column = batch.column(names.index(name))
     found: list[Any] = (column if pa.types.is_null(column.type) else column.cast(pa.large_binary())).to_pylist()
     return found

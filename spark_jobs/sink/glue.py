@@ -1,7 +1,7 @@
 """Spark's side of the sink: writers for streams and batches over one LaneWriter.
 
-Spark imports this in a new process for every batch, only to plan it: what writes, with Kafka's client behind it, is
-imported where it is called.
+Spark imports this in two new processes for every batch, one only to plan it, one only to confirm it: what writes, with
+Arrow and Kafka's client behind it, is imported where it is called.
 """
 
 import logging
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -21,6 +20,8 @@ from spark_jobs.sink.preflight import forget
 from spark_jobs.source.border import crossing
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_jobs.sink.writer import LaneReport
 
 _log = logging.getLogger("kafka_discovery.sink")
@@ -43,7 +44,7 @@ class KafkaDiscoveryStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Write one lane.
 
         Runs: a worker, once per task attempt; blocks for the batch and <= 2 x `transactionTimeout`.
@@ -80,7 +81,7 @@ class KafkaDiscoveryBatchWriter(DataSourceArrowWriter):
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Write one lane. See `KafkaDiscoveryStreamWriter.write`."""
         with crossing():
             batch_id, query_id = self._plan.options.foreach_batch or (0, self._what)
@@ -111,7 +112,7 @@ class CopiedMessage(WriterCommitMessage):
 class KafkaDiscoveryOffsetWriter(KafkaDiscoveryBatchWriter):
     """Writes a batch of a pipeline whose markers are the offsets of its source."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Write one lane. See `pipeline.write_lane`."""
         with crossing():
             from spark_jobs.sink.pipeline import OffsetLane  # noqa: PLC0415 - see the module
@@ -134,7 +135,7 @@ def _context() -> TaskContext:
 
 
 def write_lane(
-    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator[pa.RecordBatch]
+    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator["pa.RecordBatch"]
 ) -> "LaneReport":
     """Write one lane from within a task.
 
@@ -174,7 +175,7 @@ def refuse_speculation(context: TaskContext) -> None:
 
 
 def _written(
-    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator[pa.RecordBatch]
+    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator["pa.RecordBatch"]
 ) -> LaneMessage:
     return LaneMessage(write_lane(plan, context, query_id=query_id, batch_id=batch_id, batches=batches))
 

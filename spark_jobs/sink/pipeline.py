@@ -11,8 +11,7 @@ Offsets mean nothing across topics of one name: each marker says the id of its t
 
 import json
 from collections.abc import Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from discovery.core.errors import ConfigError, SinkRefusedError
 from discovery.core.model import TopicName
@@ -21,6 +20,9 @@ from spark_jobs.sink import hooks
 from spark_jobs.sink.columns import records
 from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
 from spark_jobs.sink.plan import SinkPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
 _OVERHEAD_BYTES = 70
@@ -49,7 +51,7 @@ class OffsetLane:
         self._reached: dict[int, int] = {}
         self._written = 0
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> int:
+    def write(self, batches: Iterator["pa.RecordBatch"]) -> int:
         """Write what the target does not have yet, and how far the source was read, in one transaction.
 
         Returns:
@@ -95,7 +97,7 @@ class OffsetLane:
                 "control record is gone; start the query again"
             )
 
-    def _produce(self, transaction: Transaction, batch: pa.RecordBatch, deadline: float) -> None:
+    def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
         names = batch.schema.names
         numbers = batch.column(SOURCE_PARTITION).to_pylist()
         offsets = batch.column(SOURCE_OFFSET).to_pylist()

@@ -19,8 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
 from discovery.kafka.transactions import Transaction
@@ -30,6 +29,9 @@ from spark_jobs.sink.lanes import Attempt, Compare, Decision, OnMismatch, Refuse
 from spark_jobs.sink.ledger import SinkLedger, forget_ledgers, transaction_of, until
 from spark_jobs.sink.marker import Control, Fingerprint, Marker, advanced
 from spark_jobs.sink.plan import SinkPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OVERHEAD_BYTES = 70
 """What the format adds to a record at most, apart from its headers."""
@@ -80,7 +82,7 @@ class LaneWriter:
         self._dead_letters = 0
         self._unlaned = False
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> LaneReport:
+    def write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         """Bring the batch into Kafka, once.
 
         Raises:
@@ -96,7 +98,7 @@ class LaneWriter:
             forget_ledgers()
             raise
 
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> LaneReport:
+    def _write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         lane = self._attempt.lane
         with hooks.step(0, lane):
             early = self._judged()
@@ -166,7 +168,7 @@ class LaneWriter:
             lane=self._attempt.lane,
         )
 
-    def _compare(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], committed: Marker) -> LaneReport:
+    def _compare(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], committed: Marker) -> LaneReport:
         if self._plan.options.on_mismatch is not OnMismatch.REWRITE:
             found = self._drain(batches)
             self._settle(committed, found)
@@ -177,7 +179,7 @@ class LaneWriter:
             return self._report(Outcome.KEPT, found)
         return self._commit(transaction, iter(kept), committed.generation)
 
-    def _drain(self, batches: Iterator[pa.RecordBatch]) -> Fingerprint:
+    def _drain(self, batches: Iterator["pa.RecordBatch"]) -> Fingerprint:
         found, topic = Fingerprint(), self._plan.options.topic
         for batch in batches:
             if topic is not None and (both := self._plain(batch)) is not None:
@@ -188,12 +190,12 @@ class LaneWriter:
                 found.add(*record[:5])
         return found
 
-    def _plain(self, batch: pa.RecordBatch) -> tuple[list[bytes | None], list[bytes | None]] | None:
+    def _plain(self, batch: "pa.RecordBatch") -> tuple[list[bytes | None], list[bytes | None]] | None:
         topic = self._plan.options.topic
         room = 0 if topic is None else self._plan.largest(topic) - _OVERHEAD_BYTES
         return plain(batch, topic=topic, lane=self._attempt.lane, room_bytes=room)
 
-    def _commit(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], generation: int) -> LaneReport:
+    def _commit(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], generation: int) -> LaneReport:
         lane, deadline = self._attempt.lane, until(self._timeout_seconds)
         with hooks.step(5, lane):
             transaction.begin()
@@ -205,7 +207,7 @@ class LaneWriter:
         with hooks.step(7, lane):
             return self._report(Outcome.WRITTEN, found)
 
-    def _produce(self, transaction: Transaction, batches: Iterator[pa.RecordBatch], deadline: float) -> Fingerprint:
+    def _produce(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], deadline: float) -> Fingerprint:
         found, attempt = Fingerprint(), self._attempt
         audited = hooks.auditor(
             query_id=attempt.query_id, batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt
@@ -223,7 +225,7 @@ class LaneWriter:
     def _produce_each(
         self,
         transaction: Transaction,
-        batch: pa.RecordBatch,
+        batch: "pa.RecordBatch",
         found: Fingerprint,
         audited: hooks.Auditor | None,
         deadline: float,
