@@ -17,22 +17,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
+from discovery.kafka.topics import COPIES, LEAST_IN_SYNC, make_topic
 
 _log = logging.getLogger("kafka_discovery.source")
-_COPIES = 3
-_LEAST_IN_SYNC = 2
-"""Copies that must have an entry before it counts, where there are three: one broker may die, and none be wrong."""
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _SEPARATOR = "\x1f"
@@ -123,22 +116,12 @@ class Journal:
         if self._exists(known):
             self._check_topic(admin, known, deadline)
             return
-        copies = min(_COPIES, len(known.brokers))
-        wanted = NewTopic(
-            self._topic,
-            num_partitions=1,
-            replication_factor=copies,
-            config={"cleanup.policy": "compact", "min.insync.replicas": str(min(_LEAST_IN_SYNC, copies))},
-        )
         try:
-            _patiently(
-                lambda left: admin.create_topics([wanted], request_timeout=left)[self._topic].result(left),
-                deadline,
-                f"create topic {self._topic}",
-            )
+            make_topic(admin, self._topic, partitions=1, compacted=True, deadline=deadline)
+        except OutOfTimeError as error:
+            raise StateError(f"Kafka did not let us create topic {self._topic} in time: {error}") from error
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise StateError(f"cutLedger: topic {self._topic} cannot be made: {error.args[0].str()}") from error
+            raise StateError(f"cutLedger: topic {self._topic} cannot be made: {error.args[0].str()}") from error
 
     def _admin(self) -> AdminClient:
         try:
@@ -155,7 +138,7 @@ class Journal:
     def _check_topic(self, admin: AdminClient, known: Any, deadline: float) -> None:
         """Refuse a topic that forgets or loses entries; warn of one with too few copies, which only people can mend."""
         copies = len(known.topics[self._topic].partitions[0].replicas)
-        wanted = min(_COPIES, len(known.brokers))
+        wanted = min(COPIES, len(known.brokers))
         if copies < wanted:
             _log.warning(
                 "cutLedger: topic %s has %d copies on %d brokers and may be lost with one; give it %d",
@@ -175,7 +158,7 @@ class Journal:
 
     def _check_settings(self, settings: Mapping[str, str], copies: int) -> None:
         policy, in_sync = settings.get("cleanup.policy", "compact"), int(settings.get("min.insync.replicas", "1"))
-        least = _LEAST_IN_SYNC if copies >= _COPIES else 1
+        least = LEAST_IN_SYNC if copies >= COPIES else 1
         if policy.strip() != "compact":
             raise ConfigError(
                 f"cutLedgerTopic: topic {self._topic} has cleanup.policy={policy}, so Kafka would delete cuts after "

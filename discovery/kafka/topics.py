@@ -16,11 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
+from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
-_COPIES = 3
-_LEAST_IN_SYNC = 2
+COPIES = 3
+LEAST_IN_SYNC = 2
+"""Copies that must have a record before it counts, where there are three: one broker may die, and none be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,29 @@ class TopicShape:
 
     partitions: int
     copies: int
+
+
+def make_topic(admin: AdminClient, topic: TopicName, *, partitions: int, compacted: bool, deadline: float) -> None:
+    """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
+
+    Raises:
+        KafkaException: it may not be made.
+        OutOfTimeError: no answer until `deadline` (`time.monotonic`).
+
+    Runs: driver; blocks until `deadline` at most.
+    """
+    known = retried(lambda left: admin.list_topics(timeout=left), deadline)
+    copies = min(COPIES, len(known.brokers))
+    config = {
+        "min.insync.replicas": str(min(LEAST_IN_SYNC, copies)),
+        "cleanup.policy": "compact" if compacted else "delete",
+    }
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)
+    try:
+        retried(lambda left: admin.create_topics([wanted], request_timeout=left)[topic].result(left), deadline)
+    except KafkaException as exc:
+        if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 class TopicAdmin:
@@ -89,27 +114,15 @@ class TopicAdmin:
         Runs: driver; blocks <= timeout_seconds.
         """
         deadline = time.monotonic() + timeout_seconds
-        known: Any = patiently(lambda left: self._admin.list_topics(timeout=left), deadline, "list the brokers")
-        copies = min(_COPIES, len(known.brokers))
-        config = {
-            "min.insync.replicas": str(min(_LEAST_IN_SYNC, copies)),
-            "cleanup.policy": "compact" if compacted else "delete",
-        }
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)
         try:
-            patiently(
-                lambda left: self._admin.create_topics([wanted], request_timeout=left)[topic].result(left),
-                deadline,
-                f"create topic {topic}",
-            )
-        except TransactionError as error:
-            cause = error.__cause__
-            code = cause.args[0].code() if isinstance(cause, KafkaException) else None
-            if code == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
+            make_topic(self._admin, topic, partitions=partitions, compacted=compacted, deadline=deadline)
+        except OutOfTimeError as error:
+            raise TransactionError(f"topic {topic} could not be made in time: {error}") from error
+        except KafkaException as exc:
             raise ConfigError(
-                f"topic {topic}: {error}; create it by hand: {partitions} partitions, {copies} copies, or allow CREATE"
-            ) from error
+                f"topic {topic}: {exc.args[0].str()}; create it by hand: {partitions} partitions, {COPIES} copies, or "
+                "allow CREATE"
+            ) from exc
 
     def forget_group(self, group: str, *, timeout_seconds: float) -> None:
         """Delete a group with all its offsets; one that does not exist is fine.

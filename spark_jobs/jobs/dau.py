@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from spark_jobs.jobs import running
 from spark_jobs.jobs.dau_kafka import kafka_writer
 from spark_jobs.jobs.dau_options import DauOptions, KafkaOutput, parse_arguments
 from spark_jobs.jobs.dau_query import BatchWriter, make_session, read_records, start_query
 from spark_jobs.jobs.dau_store import DauStore
-from spark_jobs.jobs.progress_log import ProgressLog
-from spark_jobs.jobs.running import await_end, ended, stop_on_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
     """
-    return ended("dau", lambda: run(parse_arguments(sys.argv[1:] if arguments is None else arguments)))
+    return running.ended("dau", lambda: run(parse_arguments(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run(options: DauOptions) -> None:
@@ -35,21 +34,16 @@ def run(options: DauOptions) -> None:
     Runs: main thread; blocks.
     """
     writer = _writer(options)
-    session = make_session(options)
-    stopping = stop_on_signals()
-    log = ProgressLog(options.progress_file)
-    session.streams.addListener(log)
     try:
-        query = start_query(read_records(session, options), writer, options)
-        await_end(query, stopping)
+        running.run_in(
+            make_session(options),
+            options.progress_file,
+            lambda session: start_query(read_records(session, options), writer, options),
+        )
     except StreamingQueryException:
         if isinstance(writer, BatchWriter) and writer.failure is not None:
             raise writer.failure from None
         raise
-    finally:
-        # First: Spark would report the end to a listener whose process is gone.
-        session.streams.removeListener(log)
-        session.stop()
 
 
 def _writer(options: DauOptions) -> "BatchWriter | Callable[[DataFrame, int], None]":

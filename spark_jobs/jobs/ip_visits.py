@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import ConfigError
 from spark_jobs.jobs.arguments import Job, Parser, add_common, job_of, seconds
-from spark_jobs.jobs.running import ended, run_query, timed
+from spark_jobs.jobs.running import run_job, timed
 from spark_jobs.sink import exactly_once
 
 _LOG_LINE = r"^(\S+) \S+ \S+ \[([^\]]+)\] "
@@ -131,16 +131,8 @@ def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job until it is stopped; a user's mistake is one line and exit code 2.
-
-    Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
-    """
-
-    def run() -> None:
-        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
-        run_query("ip-visits", options.job, lambda session: start_query(session, options))
-
-    return ended("ip_visits", run)
+    """Run the job. See `running.run_job`."""
+    return run_job("ip_visits", arguments, parse_arguments, start_query)
 
 
 if __name__ == "__main__":

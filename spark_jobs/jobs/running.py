@@ -6,8 +6,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -23,6 +24,13 @@ from spark_jobs.jobs.progress_log import ProgressLog
 from spark_jobs.sink.checks import living_brokers
 from spark_jobs.sink.options import parse_options
 
+
+class _HasJob(Protocol):
+    @property
+    def job(self) -> Job: ...
+
+
+Options = TypeVar("Options", bound=_HasJob)
 _POLL_SECONDS = 0.2
 _ANSWER_SECONDS = 30.0
 _OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
@@ -100,6 +108,33 @@ def ended(job: str, act: Callable[[], None]) -> int:
     return 0
 
 
+def run_job(
+    name: str,
+    arguments: Sequence[str] | None,
+    parse: Callable[[Sequence[str]], Options],
+    start: Callable[[SparkSession, Options], StreamingQuery],
+) -> int:
+    """Run a job from topic to topic until it is stopped; a user's mistake is one line and exit code 2.
+
+    Args:
+        name: The job's module.
+        arguments: The command line; None: this process's own.
+        parse: Reads it.
+        start: Starts the query.
+
+    Returns:
+        The exit code, see `ended`.
+
+    Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
+    """
+
+    def run() -> None:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        run_query(name.replace("_", "-"), options.job, lambda session: start(session, options))
+
+    return ended(name, run)
+
+
 def timed(writer: DataStreamWriter, job: Job) -> DataStreamWriter:
     """Set the trigger that the command line asks for.
 
@@ -122,8 +157,20 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
     if job.create_topics:
         create_topics(job)
     session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
+    run_in(session, job.progress_file, start)
+
+
+def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[SparkSession], StreamingQuery]) -> None:
+    """Run a query until it ends or a signal comes; the session ends with it.
+
+    Raises:
+        DiscoveryError: options or cluster do not fit.
+        StreamingQueryException: the query failed.
+
+    Runs: main thread; blocks.
+    """
     stopping = stop_on_signals()
-    log = ProgressLog(job.progress_file)
+    log = ProgressLog(progress_file)
     session.streams.addListener(log)
     try:
         await_end(start(session), stopping)

@@ -1,23 +1,11 @@
 """The options of the sink as a reference page, made from the code: `python -m spark_jobs.sink.reference`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from spark_jobs.option_rows import Row, check_rows, tests_table
 from spark_jobs.sink.options import KNOWN, PRODUCER_OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs/reference/sink-options.md"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One option as a user reads it."""
-
-    name: str
-    default: str
-    meaning: str
-    tested_by: tuple[str, ...]
-    """`file::test` below `tests/`; a unit test checks that they exist."""
-
 
 _WRITER = "integration/test_sink_writer.py::test_given_"
 _MISTAKES = "unit/test_sink_options.py::test_given_a_wrong_option_when_parsed_then_one_line_names_it"
@@ -111,9 +99,7 @@ def page() -> str:
 
     Runs: anywhere.
     """
-    odd = {row.name for row in ROWS} ^ set(KNOWN)
-    if odd:
-        raise LookupError(f"options and their rows differ: {', '.join(sorted(odd))}")
+    check_rows(ROWS, KNOWN)
     return "\n".join(
         [
             "# Options of the sink",
@@ -140,12 +126,7 @@ def page() -> str:
             "Refused: `kafka.transactional.id` (it is made of `sinkId` and lane), `kafka.transaction.timeout.ms` (set",
             "`transactionTimeout`), serializers (cast in the DataFrame), `asyncProgressTrackingEnabled=true`.",
             "",
-            "## Tested by",
-            "",
-            "| option | tests |",
-            "|---|---|",
-            *[f"| `{r.name}` | {'<br>'.join(f'`{test}`' for test in r.tested_by)} |" for r in ROWS],
-            "",
+            *tests_table(ROWS),
         ]
     )
 

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars import native_connector_jars
+from spark_jobs.jobs.running import STREAM_SETTINGS
 from tests.spark.support_fixtures import _driver, _six_brokers, breakable, driver, start_query
 from tests.support import eventually
 
@@ -51,6 +52,20 @@ def spark() -> Iterator[SparkSession]:
                 os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session of all tests, with the jobs' own settings for the time of this one."""
+    before = {name: spark.conf.get(name, None) for name in STREAM_SETTINGS}
+    for name, value in STREAM_SETTINGS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
 
 
 class Reading:

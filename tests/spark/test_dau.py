@@ -23,7 +23,6 @@ from spark_jobs.jobs.dau_events import classify
 from spark_jobs.jobs.dau_options import DauOptions
 from spark_jobs.jobs.dau_query import BatchWriter, start_query
 from spark_jobs.jobs.dau_store import DauStore
-from spark_jobs.jobs.running import STREAM_SETTINGS
 from tests.support import eventually, produce
 
 pytestmark = pytest.mark.spark
@@ -31,20 +30,6 @@ pytestmark = pytest.mark.spark
 SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
 JOB_SECONDS = 180.0
 NOW = datetime.now(UTC)
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, with the job's own settings for the time of these."""
-    before = {name: spark.conf.get(name, None) for name in STREAM_SETTINGS}
-    for name, value in STREAM_SETTINGS.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
 
 
 def event(user: str, *, at: datetime | str | float = NOW, event_id: str = "e", **more: object) -> bytes:

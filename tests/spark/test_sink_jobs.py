@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,27 +16,12 @@ from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.jobs import copy, dau_options, dau_query, ip_visits
 from spark_jobs.jobs.dau_kafka import kafka_writer
 from spark_jobs.jobs.dau_options import KafkaOutput
-from spark_jobs.jobs.running import STREAM_SETTINGS
 from tests.sink_support import committed_values
 from tests.support import produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 JOB_SECONDS = 240
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
-
-
-@pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, with the jobs' own settings for the time of this one."""
-    before = {name: spark.conf.get(name, None) for name in STREAM_SETTINGS}
-    for name, value in STREAM_SETTINGS.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
 
 
 class Topics:
