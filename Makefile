@@ -225,9 +225,10 @@ sbom: setup ## What is in the packages, as CycloneDX, and the licences of all de
 
 .PHONY: chaos-sink
 chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 100 --brokers
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark local
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors
+	@mkdir -p build && rm -f build/chaos-sink.jsonl
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 102 --brokers --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark local --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 
 .PHONY: kill-job
 kill-job: setup ## A job whose worker and driver are killed around the sink's commit (2 minutes)

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -70,8 +71,15 @@ class TopicAdmin:
         except KafkaException as exc:
             raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
 
-    def shape(self, topic: TopicName, *, timeout_seconds: float) -> TopicShape | None:
+    def shape(
+        self, topic: TopicName, *, timeout_seconds: float, rights: str = "WRITE and DESCRIBE"
+    ) -> TopicShape | None:
         """Return a topic's shape; None: there is none.
+
+        Args:
+            topic: Its name.
+            timeout_seconds: Bounds the call.
+            rights: What the caller needs on it; named where it may not even be seen.
 
         Raises:
             ConfigError: it may not be described.
@@ -89,8 +97,23 @@ class TopicAdmin:
             copies = min((len(p.replicas) for p in told.partitions.values()), default=0)
             return TopicShape(len(told.partitions), copies)
         if told.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
-            raise ConfigError(f"topic {topic}: {told.error.str()}; allow WRITE and DESCRIBE on it")
+            raise ConfigError(f"topic {topic}: {told.error.str()}; allow {rights} on it")
         return None
+
+    def may_write(self, topic: TopicName, *, timeout_seconds: float) -> bool:
+        """Tell whether this login may write; True also where brokers do not say.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        try:
+            asked = TopicCollection([topic])
+            found = self._admin.describe_topics(
+                asked, include_authorized_operations=True, request_timeout=timeout_seconds
+            )
+            allowed = found[topic].result(timeout_seconds).authorized_operations
+        except (KafkaException, TimeoutError):
+            return True
+        return not allowed or AclOperation.WRITE in allowed
 
     def topic_id(self, topic: TopicName, *, timeout_seconds: float = 10.0) -> str:
         """Return a topic's id, which no other topic of that name ever has; empty where nobody says it.
@@ -142,6 +165,23 @@ class TopicAdmin:
             cause = error.__cause__
             if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
+
+    def offsets_retention_seconds(self, *, timeout_seconds: float) -> int | None:
+        """Return how long every broker keeps a committed offset at least; None where none of them says.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        found: list[int] = []
+        with contextlib.suppress(KafkaException, OutOfTimeError):
+            brokers = retried(lambda left: self._admin.list_topics(timeout=left), deadline).brokers
+            for broker_id in brokers:
+                resource = ConfigResource(ResourceType.BROKER, str(broker_id))
+                left = max(0.1, deadline - time.monotonic())
+                with contextlib.suppress(KafkaException, TimeoutError, KeyError, ValueError):
+                    told = self._admin.describe_configs([resource], request_timeout=left)[resource].result(left)
+                    found.append(int(str(told["offsets.retention.minutes"].value)) * 60)
+        return min(found, default=None)
 
     def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
         """Return `max.message.bytes` of each topic; one that may not be described is absent.

@@ -5,7 +5,6 @@ Apart from `preflight`, which every batch imports in new processes: this brings 
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 from discovery.core.clock import SystemClock
@@ -14,7 +13,7 @@ from discovery.core.model import BrokerAddress, ClusterId, TopicName
 from discovery.feed.base import FeedView, Interest, verdicts
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Transaction
-from spark_jobs.sink.lanes import Refusal
+from spark_jobs.sink.lanes import RETENTION_SECONDS, Refusal
 from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
 from spark_jobs.sink.marker import CLOSED, MAX_LANES, Control
 from spark_jobs.sink.options import SinkOptions
@@ -26,17 +25,18 @@ from spark_jobs.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.sink")
 _ANSWER_SECONDS = 30.0
+_CONFIG_SECONDS = 5.0
 _ENOUGH_BROKERS = 3
 _MORE_SECONDS = 0.3
 """How long more brokers are waited for, once one lives."""
 LEDGER_PARTITIONS = 32
 
 
-def check_cluster(plan: SinkPlan) -> Mapping[TopicName, int]:
+def check_cluster(plan: SinkPlan) -> SinkPlan:
     """Find out whether a sink can write, and begin its control record.
 
     Returns:
-        `max.message.bytes` of the topics that the options name.
+        The plan with `max.message.bytes` of the topics that the options name, and how long brokers keep markers.
 
     Raises:
         ConfigError: an option does not fit the cluster.
@@ -45,10 +45,22 @@ def check_cluster(plan: SinkPlan) -> Mapping[TopicName, int]:
 
     Runs: driver, at a query's start and every ten minutes; blocks <= 3 min.
     """
-    largest = _check_topics(plan)
+    admin = TopicAdmin(plan.access)
+    largest = _check_topics(plan, admin)
     _check_transactions(plan)
     _begin_control(plan)
-    return largest
+    return replace(plan, largest_bytes=largest, retention_seconds=_retention_seconds(plan, admin))
+
+
+def _retention_seconds(plan: SinkPlan, admin: TopicAdmin) -> int:
+    kept = admin.offsets_retention_seconds(timeout_seconds=_CONFIG_SECONDS)
+    if kept is None:
+        _log.info(
+            "sinkId %r: brokers do not tell offsets.retention.minutes (allow DESCRIBE_CONFIGS on the cluster); taken "
+            "as 7 days",
+            plan.options.sink_id,
+        )  # fmt: skip
+    return RETENTION_SECONDS if kept is None else kept
 
 
 def living_brokers(options: SinkOptions) -> tuple[BrokerAddress, ...]:
@@ -98,13 +110,17 @@ def _say(view: FeedView) -> None:
     _log.warning("the sink cannot start yet: %s", verdicts(view))
 
 
-def _check_topics(plan: SinkPlan) -> dict[TopicName, int]:
-    options, admin = plan.options, TopicAdmin(plan.access)
+def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
+    options = plan.options
     wanted = {"topic": options.topic, "deadLetterTopic": options.dead_letter_topic}
     for option, topic in wanted.items():
-        if topic is not None and admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
+        if topic is None:
+            continue
+        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
             raise ConfigError(f"{option}: topic {topic} does not exist; create it, or correct the name")
-    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS)
+        if not admin.may_write(topic, timeout_seconds=_CONFIG_SECONDS):
+            raise ConfigError(f"{option}: this login may not write to topic {topic}; allow WRITE on it")
+    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS, rights="READ and DESCRIBE")
     if shape is None:
         partitions = min(MAX_LANES, max(LEDGER_PARTITIONS, options.lanes))
         admin.create(options.marker_topic, partitions=partitions, timeout_seconds=_ANSWER_SECONDS)

@@ -14,7 +14,7 @@ from spark_jobs.sink.marker import Control, Marker
 RETENTION_SECONDS = 7 * 86_400
 """How long brokers keep a committed offset by default (`offsets.retention.minutes`)."""
 _MARGIN_SECONDS = 3_600
-"""Clocks of drivers and workers may differ by so much."""
+"""Clocks of drivers and workers may differ by so much; half of a retention that is shorter than two such margins."""
 
 
 class OnMismatch(Enum):
@@ -79,7 +79,12 @@ Decision = Write | Compare | Skip | Refuse
 
 
 def judge(
-    marker: Marker | None, control: Control | None, attempt: Attempt, *, now_seconds: int | None = None
+    marker: Marker | None,
+    control: Control | None,
+    attempt: Attempt,
+    *,
+    now_seconds: int | None = None,
+    retention_seconds: int = RETENTION_SECONDS,
 ) -> Decision:
     """Say what this attempt may do.
 
@@ -88,6 +93,7 @@ def judge(
         control: The sink's control record; None: there is none.
         attempt: Who asks.
         now_seconds: Wall clock at this moment; the attempt's own where left out.
+        retention_seconds: How long brokers keep a committed offset.
 
     Returns:
         Exactly one decision for every input.
@@ -99,18 +105,25 @@ def judge(
     known = marker if marker is not None and marker.generation >= control.generation else None
     if known is not None and known.generation > control.generation:
         return _lost(f"the marker is of generation {known.generation}, the control record of {control.generation}")
-    refused = _asleep(attempt, now_seconds) or _foreign(known, control, attempt) or _ahead(known, control, attempt)
+    kept_seconds = retention_seconds - min(_MARGIN_SECONDS, retention_seconds // 2)
+    refused = (
+        _asleep(attempt, now_seconds, kept_seconds)
+        or _foreign(known, control, attempt)
+        or _ahead(known, control, attempt)
+    )
     if refused is not None:
         return refused
     if known is not None and known.batch_id == attempt.batch_id:
         return Compare(marker=known)
     if control.batch_id == attempt.batch_id:
         return Skip(generation=control.generation)
-    return Write(generation=control.generation) if known is not None else _without_marker(control, attempt)
+    return (
+        Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
+    )
 
 
-def _asleep(attempt: Attempt, now_seconds: int | None) -> Refuse | None:
-    if now_seconds is None or now_seconds - attempt.wall_seconds < RETENTION_SECONDS - _MARGIN_SECONDS:
+def _asleep(attempt: Attempt, now_seconds: int | None, kept_seconds: int) -> Refuse | None:
+    if now_seconds is None or now_seconds - attempt.wall_seconds < kept_seconds:
         return None
     return Refuse(
         refusal=Refusal.STALE_BATCH,
@@ -153,15 +166,15 @@ def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse 
     )
 
 
-def _without_marker(control: Control, attempt: Attempt) -> Decision:
+def _without_marker(control: Control, attempt: Attempt, kept_seconds: int) -> Decision:
     """A marker of this very batch, had it ever been there, would be younger than the control record."""
     unknown = f"whether batch {attempt.batch_id} was written to lane {attempt.lane} is open"
     if control.generation == 1 and control.batch_id < 0 < attempt.batch_id:
         return _lost(f"the sink is new, or all about it has expired, and this is not the first batch: {unknown}")
-    if attempt.wall_seconds - control.wall_seconds >= RETENTION_SECONDS - _MARGIN_SECONDS:
+    if attempt.wall_seconds - control.wall_seconds >= kept_seconds:
         return _lost(f"the control record is as old as brokers keep markers: {unknown}")
     had_marker = control.lane_wall(attempt.lane)
-    if had_marker and attempt.wall_seconds - had_marker < RETENTION_SECONDS - _MARGIN_SECONDS:
+    if had_marker and attempt.wall_seconds - had_marker < kept_seconds:
         return _lost(f"lane {attempt.lane} had a marker that cannot have expired; was group or topic deleted?")
     if had_marker and control.batch_id != attempt.batch_id - 1:
         return _lost(f"lane {attempt.lane} has no marker any more: {unknown}")

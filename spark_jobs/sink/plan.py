@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from discovery.core.model import BrokerAddress, TopicName
+from spark_jobs.sink.lanes import RETENTION_SECONDS
 from spark_jobs.sink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class SinkPlan:
     brokers: tuple[BrokerAddress, ...]
     largest_bytes: Mapping[TopicName, int] = field(default_factory=dict)
     """`max.message.bytes` by topic, as far as known."""
+    retention_seconds: int = RETENTION_SECONDS
+    """How long brokers keep markers."""
 
     @property
     def access(self) -> "Access":

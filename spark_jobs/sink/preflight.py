@@ -32,6 +32,7 @@ class Found:
     brokers_wall: float
     checked_wall: float
     largest_bytes: dict[TopicName, int]
+    retention_seconds: int
 
 
 def prepare(options: SinkOptions) -> SinkPlan:
@@ -54,7 +55,12 @@ def prepare(options: SinkOptions) -> SinkPlan:
 
         found = replace(found, brokers=living_brokers(options), brokers_wall=now)
         _save(options, found)
-    return SinkPlan(options=options, brokers=found.brokers, largest_bytes=found.largest_bytes)
+    return SinkPlan(
+        options=options,
+        brokers=found.brokers,
+        largest_bytes=found.largest_bytes,
+        retention_seconds=found.retention_seconds,
+    )
 
 
 def forget(options: SinkOptions) -> None:
@@ -73,8 +79,15 @@ def _check(options: SinkOptions, now: float) -> Found:
     # A refusal must not be hidden, at the next start, by what an earlier one had found.
     forget(options)
     brokers = living_brokers(options)
-    largest = check_cluster(SinkPlan(options=options, brokers=brokers))
-    return Found(key=_key(options), brokers=brokers, brokers_wall=now, checked_wall=now, largest_bytes=dict(largest))
+    checked = check_cluster(SinkPlan(options=options, brokers=brokers))
+    return Found(
+        key=_key(options),
+        brokers=brokers,
+        brokers_wall=now,
+        checked_wall=now,
+        largest_bytes=dict(checked.largest_bytes),
+        retention_seconds=checked.retention_seconds,
+    )
 
 
 def _key(options: SinkOptions) -> str:
@@ -100,6 +113,7 @@ def _load(options: SinkOptions) -> Found | None:
             brokers_wall=float(raw["brokers_wall"]),
             checked_wall=float(raw["checked_wall"]),
             largest_bytes={TopicName(topic): int(most) for topic, most in raw["largest_bytes"].items()},
+            retention_seconds=int(raw["retention_seconds"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -114,6 +128,7 @@ def _save(options: SinkOptions, found: Found) -> None:
         "brokers_wall": found.brokers_wall,
         "checked_wall": found.checked_wall,
         "largest_bytes": found.largest_bytes,
+        "retention_seconds": found.retention_seconds,
     }
     try:
         write_atomically(_file(options), json.dumps(content).encode())

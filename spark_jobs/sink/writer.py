@@ -115,7 +115,7 @@ class LaneWriter:
         with hooks.step(3, lane):
             marker, control = self._noted()
         with hooks.step(4, lane):
-            decision = self._checked(judge(marker, control, self._attempt, now_seconds=int(time.time())))
+            decision = self._checked(self._judge(marker, control, now_seconds=int(time.time())))
         match decision:
             case Write(generation=generation):
                 return self._commit(transaction, batches, generation)
@@ -137,7 +137,11 @@ class LaneWriter:
         if self._attempt.lane >= self._plan.options.lanes:
             return Write(generation=0)  # more tasks than lanes: right as long as they are empty
         marker = self._ledger.glance(self._attempt.lane, timeout_seconds=self._timeout_seconds)
-        return self._checked(judge(marker, self._ledger.control(timeout_seconds=self._timeout_seconds), self._attempt))
+        return self._checked(self._judge(marker, self._ledger.control(timeout_seconds=self._timeout_seconds)))
+
+    def _judge(self, marker: Marker | None, control: Control | None, *, now_seconds: int | None = None) -> Decision:
+        kept = self._plan.retention_seconds
+        return judge(marker, control, self._attempt, now_seconds=now_seconds, retention_seconds=kept)
 
     def _checked(self, decision: Decision) -> Write | Compare | Skip:
         if isinstance(decision, Refuse):

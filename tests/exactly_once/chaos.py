@@ -1,19 +1,22 @@
 """Many seeds of faults against the sink on real brokers, and a table: `python -m tests.exactly_once.chaos --seeds 100`.
 
-One seed again: `--first 17 --seeds 1`. Exit code 1 when anything was lost, repeated, torn or else wrong.
+One seed again: `--first 17 --seeds 1`. In several runs, one table: `--keep FILE` in each.
+Exit code 1 when anything was lost, repeated, torn or else wrong.
 """
 
 import argparse
 import contextlib
+import json
 import math
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
@@ -35,10 +38,38 @@ class Result:
     seconds: float
     findings: tuple[Finding, ...]
     error: str = ""
+    kind: str = "tasks"
+    """Single tasks, or Spark on one JVM or on executors."""
 
     @property
     def sound(self) -> bool:
         return not self.findings and not self.error
+
+
+class Kept:
+    """Results of earlier runs and of this one, a line each."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self.results = [_result(json.loads(line)) for line in lines]
+
+    def add(self, result: Result) -> None:
+        """Print it and keep it."""
+        print(line(result), flush=True)  # noqa: T201 - progress
+        self.results.append(result)
+        if self._file is not None:
+            with self._file.open("a") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+
+
+def _result(raw: dict[str, Any]) -> Result:
+    found = tuple(Finding(*finding) for finding in raw["findings"])
+    return Result(**{**raw, "faults": tuple(raw["faults"]), "findings": found})
+
+
+def _tell(result: Result) -> None:
+    print(line(result), flush=True)  # noqa: T201 - progress
 
 
 def run_seeds(
@@ -49,8 +80,9 @@ def run_seeds(
     at_once: int = 2,
     break_brokers: bool = False,
     until: float = math.inf,
+    tell: Callable[[Result], None] = _tell,
 ) -> list[Result]:
-    """Play seeds, several at once; prints a line for each. Seeds 0 and -1 kill and stop at every point in turn."""
+    """Play seeds, several at once, and tell of each. Seeds 0 and -1 kill and stop at every point in turn."""
     breaker = brokers.Brokers(cluster)
 
     def one(seed: int) -> Result | None:
@@ -76,7 +108,7 @@ def run_seeds(
         rows = sum(len(lane) for batch in plan.batches for lane in batch)
         names = tuple(fault.name for fault in plan.faults)
         result = Result(seed, names, rows, time.monotonic() - began, found, error)
-        print(line(result), flush=True)  # noqa: T201 - progress
+        tell(result)
         return result
 
     with breaker.settled(), ThreadPoolExecutor(at_once) as pool:
@@ -84,7 +116,13 @@ def run_seeds(
 
 
 def run_spark_seeds(
-    cluster: LocalKafka, seeds: Iterable[int], folder: Path, *, executors: bool, until: float = math.inf
+    cluster: LocalKafka,
+    seeds: Iterable[int],
+    folder: Path,
+    *,
+    executors: bool,
+    until: float = math.inf,
+    tell: Callable[[Result], None] = _tell,
 ) -> list[Result]:
     """Play seeds on real Spark, one after the other: on executors of their own, or in one JVM."""
     results = []
@@ -104,8 +142,9 @@ def run_spark_seeds(
             except Exception as broken:  # noqa: BLE001 - as above
                 error = f"{type(broken).__name__}: {broken}"
             names = tuple(fault.name for fault in faults)
-            results.append(Result(seed, names, spark.ROWS, time.monotonic() - began, found, error))
-            print(line(results[-1]), flush=True)  # noqa: T201 - progress
+            kind = "Spark, executors" if executors else "Spark, one JVM"
+            results.append(Result(seed, names, spark.ROWS, time.monotonic() - began, found, error, kind))
+            tell(results[-1])
     return results
 
 
@@ -141,9 +180,14 @@ def table(results: Sequence[Result]) -> str:
             "|---|---|---|",
             *rows,
             "",
-            f"{len(results)} seeds, {sum(r.rows for r in results)} rows: {', '.join(totals)}; {bad} seeds not sound",
+            f"{_seeds(results)}, {sum(r.rows for r in results)} rows: {', '.join(totals)}; {bad} seeds not sound",
         ]
     )
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    kinds = Counter(result.kind for result in results)
+    return f"{len(results)} seeds ({', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))})"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -155,18 +199,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
     parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no seed later than this")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="add the results to this file; the table shows all")
     given = parser.parse_args(arguments)
+    kept = Kept(given.keep)
     until = time.monotonic() + given.minutes * 60
     with LocalKafka(ClusterSettings(brokers=3)) as cluster, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         seeds = range(given.first, given.first + given.seeds)
         if given.spark:
-            results = run_spark_seeds(cluster, seeds, Path(folder), executors=given.spark == "executors", until=until)
+            executors = given.spark == "executors"
+            run_spark_seeds(cluster, seeds, Path(folder), executors=executors, until=until, tell=kept.add)
         else:
-            results = run_seeds(
-                cluster, seeds, Path(folder), at_once=given.at_once, break_brokers=given.brokers, until=until
+            run_seeds(
+                cluster,
+                seeds,
+                Path(folder),
+                at_once=given.at_once,
+                break_brokers=given.brokers,
+                until=until,
+                tell=kept.add,
             )
-    print(table(results))  # noqa: T201 - the point
-    return int(any(not result.sound for result in results))
+    print(table(kept.results))  # noqa: T201 - the point
+    return int(any(not result.sound for result in kept.results))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ class SparkSeed:
             self._until(lambda: self._committed() is not None and not self._in_flight(), "the last commit")
             last = self._committed()
             before = len(read_all(self._cluster.bootstrap_servers, self._topic))
+            self._forget_commit()
+            self._until(lambda: not self._in_flight(), "the replay of the last batch")
             self._driver.ask("stop", name=self._topic)
             return findings(self._evidence(frozenset(values), tail, last, before))
 

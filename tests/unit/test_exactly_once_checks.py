@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.exactly_once.checks import CHECKS, findings
+from tests.exactly_once.chaos import Kept, Result, table
+from tests.exactly_once.checks import CHECKS, Finding, findings
 from tests.exactly_once.evidence import Evidence, Proof, Said, Seen
 
 PLACE = ("out", 0)
@@ -112,3 +114,16 @@ def test_given_a_planted_fault_when_checked_then_its_check_finds_it(name: str) -
 
 def test_given_all_checks_when_counted_then_each_has_a_planted_fault() -> None:
     assert {check for check, _ in PLANTED.values()} == set(CHECKS)
+
+
+def test_given_runs_in_turn_when_their_results_are_kept_then_one_table_counts_them_all(tmp_path: Path) -> None:
+    sound = Result(seed=1, faults=("kill step0.before",), rows=5, seconds=1.0, findings=())
+    unsound = Result(seed=2, faults=("stop",), rows=7, seconds=1.0, findings=(Finding("C1 lost", "x"),), kind="Spark")
+    Kept(tmp_path / "kept").add(sound)
+    kept = Kept(tmp_path / "kept")
+    kept.add(unsound)
+    assert Kept(tmp_path / "kept").results == [sound, unsound]
+    assert "| stop | 1 | 1 |" in table(kept.results)
+    assert table(kept.results).endswith(
+        "2 seeds (1 Spark, 1 tasks), 12 rows: lost = 1, duplicates = 0, torn = 0; 1 seeds not sound"
+    )

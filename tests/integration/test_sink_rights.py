@@ -1,0 +1,100 @@
+"""A login that lacks a right: the sink names what to grant, before the first record where brokers tell it so early."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from discovery.core.errors import ConfigError, DiscoveryError
+from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ADMIN_USER, PLAIN_LOGIN, ClusterSettings
+from spark_jobs.sink.options import DEFAULT_LEDGER_TOPIC
+from spark_jobs.sink.writer import Outcome
+from tests.sink_support import Sink
+from tests.support import eventually
+
+pytestmark = pytest.mark.kafka
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{ADMIN_USER}",
+}
+USER, PASSWORD, TOPIC = "alice", "secret", "orders"
+LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+READ, WRITE, DESCRIBE, CREATE = (
+    AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalKafka]:
+    """One broker that checks permissions."""
+    settings = ClusterSettings(
+        brokers=1, sasl_users={USER: PASSWORD}, extra_properties=ACLS, controller_properties=ACLS
+    )
+    with LocalKafka(settings) as made:
+        made.create_topic(TOPIC, partitions=1, replication_factor=1)
+        yield made
+
+
+def allow(
+    cluster: LocalKafka, kind: ResourceType, name: str, pattern: ResourcePatternType, *rights: AclOperation
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **cluster.client_options, "log_level": 0})
+    rules = [AclBinding(kind, name, pattern, f"User:{USER}", "*", right, AclPermissionType.ALLOW) for right in rights]
+    for done in admin.create_acls(rules, request_timeout=20).values():
+        done.result(30)
+
+
+def refused_until_named(sink: Sink, said: str) -> None:
+    """Wait until brokers know the last grant and refuse for want of the next one."""
+    heard: list[str] = []
+
+    def named() -> bool:
+        try:
+            sink.write(0, ["a"])
+        except DiscoveryError as error:
+            heard.append(str(error))
+        return bool(heard) and said in heard[-1]
+
+    eventually(named, 60, f"{said!r}")
+    assert "\n" not in heard[-1]
+    assert PASSWORD not in heard[-1]
+
+
+def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_rights_are_enough(
+    cluster: LocalKafka, tmp_path: Path
+) -> None:
+    login = f'{PLAIN_LOGIN} required username="{USER}" password="{PASSWORD}";'
+    more = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": login,
+    }
+    sink = Sink(cluster, tmp_path, sink_id="orders-eu", topic=TOPIC, more=more)
+    with pytest.raises(ConfigError, match=f"topic {TOPIC}: .*; allow WRITE and DESCRIBE on it"):
+        sink.plan()
+    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, DESCRIBE)
+    refused_until_named(sink, f"topic {DEFAULT_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
+    allow(cluster, ResourceType.TOPIC, DEFAULT_LEDGER_TOPIC, LITERAL, READ, DESCRIBE, CREATE)
+    refused_until_named(sink, "sinkId: the brokers refuse transactional id 'orders-eu-preflight'; allow WRITE and DES")
+    allow(cluster, ResourceType.TRANSACTIONAL_ID, "orders-eu", PREFIXED, WRITE, DESCRIBE)
+    refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")
+    allow(cluster, ResourceType.GROUP, "__spark_sink.", PREFIXED, READ, DESCRIBE)
+    refused_until_named(sink, f"topic: this login may not write to topic {TOPIC}; allow WRITE on it")
+    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, WRITE)
+    eventually(lambda: written(sink), 60, "a batch with the rights that are listed")
+
+
+def written(sink: Sink) -> bool:
+    try:
+        return sink.write(0, ["a"]).outcome in {Outcome.WRITTEN, Outcome.KEPT}
+    except DiscoveryError:
+        return False
