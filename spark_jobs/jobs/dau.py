@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from spark_jobs.jobs import running
-from spark_jobs.jobs.dau_kafka import kafka_writer
+from spark_jobs.jobs.dau_kafka import kafka_writer, sink_of
 from spark_jobs.jobs.dau_options import DauOptions, KafkaOutput, parse_arguments
 from spark_jobs.jobs.dau_query import BatchWriter, make_session, read_records, start_query
 from spark_jobs.jobs.dau_store import DauStore
@@ -47,9 +47,17 @@ def run(options: DauOptions) -> None:
 
 
 def _writer(options: DauOptions) -> "BatchWriter | Callable[[DataFrame, int], None]":
-    if isinstance(options.output, KafkaOutput):
-        return kafka_writer(options.bootstrap_servers, options.output)
-    store = DauStore(options.output)
+    output = options.output
+    if isinstance(output, KafkaOutput):
+        # Each record names its topic, so the sink itself cannot look for it before the first one.
+        topics = {"--output-topic": output.topic, "--dead-letter-topic": output.dead_letter_topic}
+        running.ready_topics(
+            sink_of(options.bootstrap_servers, output),
+            {"--topic": options.topic, **topics} if output.create_topics else topics,
+            create=output.create_topics,
+        )
+        return kafka_writer(options.bootstrap_servers, output)
+    store = DauStore(output)
     store.create()
     return BatchWriter(store)
 

@@ -11,6 +11,12 @@ from spark_jobs.sink import exactly_once
 _DAY = "INTERVAL 1 DAY"
 
 
+def sink_of(bootstrap_servers: str, output: KafkaOutput) -> dict[str, str]:
+    """Return the options of the sink. Runs: anywhere (pure)."""
+    named = {"kafka.bootstrap.servers": bootstrap_servers, "sinkId": output.sink_id, "lanes": str(output.lanes)}
+    return named | dict(output.sink_options)
+
+
 def kafka_writer(bootstrap_servers: str, output: KafkaOutput) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch`.
 
@@ -19,8 +25,7 @@ def kafka_writer(bootstrap_servers: str, output: KafkaOutput) -> Callable[[DataF
 
     Runs: driver, once.
     """
-    options = {"kafka.bootstrap.servers": bootstrap_servers, "sinkId": output.sink_id, "lanes": str(output.lanes)}
-    options |= dict(output.sink_options)
+    options = sink_of(bootstrap_servers, output)
     return exactly_once(options, "key", transform=lambda batch: shaped(batch, output))
 
 

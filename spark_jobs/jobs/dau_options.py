@@ -20,6 +20,7 @@ class KafkaOutput:
     sink_id: str = "dau"
     lanes: int = 1
     sink_options: tuple[tuple[str, str], ...] = ()
+    create_topics: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ def _parser() -> Parser:
     add("--sink-id", help="with --output kafka: name of the sink, of this query alone (default: dau)")
     add("--lanes", metavar="N", help="with --output kafka: tasks that write, one transaction each (default: 1)")
     add("--sink-option", action="append", metavar="NAME=VALUE", help="with --output kafka: an option of the sink")
+    add("--create-topics", action="store_true", default=None, help="with --output kafka: make missing topics")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per output")
     add("--allowed-lateness", default="1 day", metavar="TIME", help="how late an event may come (default: 1 day)")
     add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second; 0s: none)")
@@ -110,7 +112,7 @@ def _parser() -> Parser:
 
 
 def _output(given: Namespace) -> Path | KafkaOutput:
-    kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option")
+    kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option", "create_topics")
     if given.output != "kafka":
         if odd := [name for name in kafkas if getattr(given, name) is not None]:
             raise ConfigError(f"--{odd[0].replace('_', '-')}: it has no effect without --output kafka; leave it out")
@@ -123,4 +125,5 @@ def _output(given: Namespace) -> Path | KafkaOutput:
         sink_id=given.sink_id or "dau",
         lanes=positive(given.lanes, "--lanes") or 1,
         sink_options=pairs(given.sink_option or (), "--sink-option"),
+        create_topics=bool(given.create_topics),
     )

@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar
@@ -155,7 +155,7 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
     Runs: main thread; blocks.
     """
     if job.create_topics:
-        create_topics(job)
+        ready_topics(job.sink, {"--topic": job.topic, "--output-topic": job.output_topic}, create=True)
     session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
     run_in(session, job.progress_file, start)
 
@@ -180,20 +180,28 @@ def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[S
         session.stop()
 
 
-def create_topics(job: Job) -> None:
-    """Make the job's topics where they are missing, for a try on a local cluster.
+def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: bool) -> None:
+    """Make topics where they are missing, for a try on a local cluster, or say which one is.
+
+    Args:
+        sink: The options of the job's sink.
+        topics: By the option that names each.
+        create: Make them.
 
     Raises:
-        ConfigError: one may not be made.
+        ConfigError: one is missing, or may not be made.
         KafkaUnreachableError: no living broker.
 
     Runs: main thread, before Spark starts; blocks <= 10 min for a living broker.
     """
-    options = parse_options({**job.sink, "topic": job.output_topic}).opened()
+    options = parse_options(sink).opened()
     admin = TopicAdmin(Access(options.client.connection, living_brokers(options)))
-    for topic in (TopicName(job.topic), TopicName(job.output_topic)):
-        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is None:
-            admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
+    for option, topic in {option: TopicName(name) for option, name in topics.items()}.items():
+        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is not None:
+            continue
+        if not create:
+            raise errors.ConfigError(f"{option}: topic {topic} does not exist; create it, or add --create-topics")
+        admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
 
 
 def await_end(query: StreamingQuery, stopping: threading.Event) -> None:

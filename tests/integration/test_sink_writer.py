@@ -1,5 +1,7 @@
 """The lanes protocol on real brokers, without Spark: replays, zombies, refusals, bad records."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +10,18 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
 from discovery.cli import app
-from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
+from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
 from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
 from spark_jobs.sink import operate
 from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
 from spark_jobs.sink.marker import CLOSED, Marker
 from spark_jobs.sink.preflight import forget
-from spark_jobs.sink.writer import Outcome
-from tests.kafka_fixtures import KafkaFactory
-from tests.sink_support import Sink, committed_values
+from spark_jobs.sink.writer import LaneWriter, Outcome
+from tests.sink_support import Sink, batches, committed_values
 from tests.support import numbered
+from tests.support_service import serving, wait_for
 
 pytestmark = pytest.mark.kafka
 SECONDS = 30.0
@@ -28,6 +31,15 @@ SECONDS = 30.0
 def sink(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Sink:
     kafka_cluster.create_topic(topic_name, partitions=3, replication_factor=3)
     return Sink(kafka_cluster, tmp_path, sink_id=topic_name, topic=topic_name)
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[LocalKafka]:
+    """One broker that keeps offsets for an hour and aborts a transaction after 20 s."""
+    limits = {"transaction.max.timeout.ms": "20000", "offsets.retention.minutes": "60"}
+    with LocalKafka(ClusterSettings(brokers=1, extra_properties=limits)) as cluster:
+        cluster.create_topic("t", partitions=1, replication_factor=1)
+        yield cluster
 
 
 def marker(sink: Sink, batch_id: int) -> Marker:
@@ -214,6 +226,30 @@ def test_given_options_that_do_not_fit_the_cluster_when_checked_then_one_line_sa
         sink.plan()
 
 
+def test_given_a_service_and_only_dead_addresses_when_written_then_its_brokers_are_used(
+    sink: Sink, kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    sink.more = {"kafka.bootstrap.servers": "127.0.0.1:1", "discoveryUrl": "http://127.0.0.1:1", "startupTimeout": "1s"}
+    with pytest.raises(KafkaUnreachableError, match=r"startupTimeout: after 1 s no living broker; .*127\.0\.0\.1:1"):
+        sink.plan()
+    with serving(kafka_cluster.bootstrap_servers, tmp_path) as service:
+        wait_for(service, "/readyz", 200)
+        sink.more = {"kafka.bootstrap.servers": "127.0.0.1:1", "discoveryUrl": service.api}
+        sink.confirm(sink.write(0, ["a"]))
+    assert sink.visible() == ["a"]
+
+
+def test_given_brokers_that_keep_offsets_for_an_hour_when_planned_then_markers_are_believed_no_longer(
+    strict: LocalKafka, tmp_path: Path
+) -> None:
+    sink = Sink(strict, tmp_path, sink_id="s", topic="t", more={"transactionTimeout": "15s"})
+    plan = sink.plan()
+    assert plan.retention_seconds == 3_600
+    sleeper = replace(sink.attempt(0), wall_seconds=int(time.time()) - 1_900)
+    with pytest.raises(SinkRefusedError, match="stale batch: this attempt slept for longer than brokers keep markers"):
+        LaneWriter(plan, sleeper, SinkLedger(plan)).write(batches(["a"], lane=0))
+
+
 def test_given_lost_markers_when_written_then_it_is_refused_until_all_of_it_is_forgotten(sink: Sink) -> None:
     sink.confirm(sink.write(0, ["a"]))
     plan = sink.plan()
@@ -265,9 +301,7 @@ def test_given_foreign_offsets_in_the_group_when_read_then_nothing_is_taken_for_
 
 
 def test_given_a_timeout_above_the_brokers_cap_when_checked_then_one_line_says_so(
-    kafka_factory: KafkaFactory, tmp_path: Path
+    strict: LocalKafka, tmp_path: Path
 ) -> None:
-    cluster = kafka_factory(brokers=1, extra_properties={"transaction.max.timeout.ms": "20000"})
-    cluster.create_topic("t", partitions=1, replication_factor=1)
     with pytest.raises(ConfigError, match=r"transactionTimeout: 30 s is above the brokers' transaction\.max"):
-        Sink(cluster, tmp_path, sink_id="s", topic="t").plan()
+        Sink(strict, tmp_path, sink_id="s", topic="t").plan()

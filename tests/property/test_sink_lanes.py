@@ -143,6 +143,14 @@ def test_given_a_lane_idle_beyond_the_retention_when_the_batch_before_is_complet
     assert judge(None, replace(CONTROL, lane_walls=(NOW, OLD)), ATTEMPT) == Write(generation=1)
 
 
+def test_given_how_long_brokers_keep_markers_when_judged_then_a_missing_one_is_believed_for_less_than_that() -> None:
+    aged = replace(CONTROL, lane_walls=(), wall_seconds=NOW - 1_000)
+    assert judge(None, aged, ATTEMPT, retention_seconds=3_600) == Write(generation=1)
+    assert refusal(judge(None, aged, ATTEMPT, retention_seconds=1_200)) is Refusal.LEDGER_LOST
+    long = replace(CONTROL, lane_walls=(), wall_seconds=OLD)
+    assert judge(None, long, ATTEMPT, retention_seconds=30 * 86_400) == Write(generation=1)
+
+
 QUERIES = st.sampled_from(["q", "x"])
 MARKERS = st.none() | st.builds(
     Marker,

@@ -42,6 +42,7 @@ def test_given_a_duration_when_parsed_then_its_unit_counts(tmp_path: Path, text:
         (["--available-now", "--trigger-interval", "1s"], "--available-now"),
         (["--on-parked", "maybe"], "--on-parked"),
         (["--conf", "novalue"], "--conf: 'novalue'"),
+        (["--create-topics"], "--create-topics: it has no effect without --output kafka"),
         (["--nonsense"], "--nonsense"),
     ],
 )
