@@ -14,6 +14,8 @@ _REPLAY = "spark/test_sink.py::test_given_lanes_when_a_confirmed_batch_is_replay
 _UNFIT = f"{_WRITER}options_that_do_not_fit_the_cluster_when_checked_then_one_line_says_so"
 _LARGE = f"{_WRITER}a_record_too_large_when_written_then_it_fails_or_becomes_a_dead_letter_of_the_same_transaction"
 
+_SERVICE = f"{_WRITER}a_service_and_only_dead_addresses_when_written_then_its_brokers_are_used"
+
 ROWS = (
     Row("topic", "the column `topic`", "Where records go; goes before the column. It must exist.", (_REPLAY, _UNFIT)),
     Row(
@@ -78,8 +80,8 @@ ROWS = (
         "32 partitions (more with more lanes), 3 copies. Name another one per cluster-wide naming rules.",
         (_LEAST, _UNFIT),
     ),
-    Row("discoveryUrl", "an own loop", "A `kafka-discovery serve` that vets the brokers.", (_MISTAKES,)),
-    Row("discoveryCluster", "`default`", "The cluster's name at that service.", (_LEAST,)),
+    Row("discoveryUrl", "an own loop", "A `kafka-discovery serve` that vets the brokers.", (_SERVICE, _MISTAKES)),
+    Row("discoveryCluster", "`default`", "The cluster's name at that service.", (_SERVICE, _LEAST)),
     Row("discoveryTokenFile", "no token", "File with the token that a service beyond loopback asks for.", (_LEAST,)),
     Row("clusterId", "found by vote", "The right cluster; addresses that lead elsewhere are rejected.", (_LEAST,)),
     Row(
