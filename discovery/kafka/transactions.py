@@ -24,10 +24,13 @@ _ANSWER_POLL_SECONDS = 0.002
 """A consumer's `poll` waits for messages to its end, even where a callback was served meanwhile."""
 _POLL_EVERY_ROWS = 512
 _BUFFER_KILOBYTES = 65_536
+_NO_TOPIC = "; a topic that records name does not exist: create it, or correct the column topic"
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ and DESCRIBE on the marker topic",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "; allow WRITE on transactional ids that begin with the sinkId",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _NO_TOPIC,
+    KafkaError._UNKNOWN_TOPIC: _NO_TOPIC,  # noqa: SLF001 - as below
     KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
 }
 """What a user can do about it, or should know."""
@@ -193,6 +196,8 @@ class Transaction:
                 {
                     **access.properties(),
                     "linger.ms": 5,
+                    # How long a topic that no broker knows may be one that has just been made.
+                    "topic.metadata.propagation.max.ms": 5_000,
                     "partitioner": "murmur2_random",
                     "queue.buffering.max.kbytes": _BUFFER_KILOBYTES,
                     "queue.buffering.max.messages": 0,

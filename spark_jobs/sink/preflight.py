@@ -1,25 +1,30 @@
 """Before a batch is written: living brokers, an existing topic, a marker topic, a control record.
 
 Spark asks for a writer in a new short-lived process for every batch, so what was found is kept in a small file on the
-driver's host: the brokers for half a minute, the rest for ten. A failed batch forgets it.
+driver's host: the brokers for half a minute, the rest for ten. A failed batch forgets it. Older brokers are used on
+while a thread looks for others, which takes half a second that no batch should wait for; after two minutes one does.
 """
 
 import hashlib
 import json
 import logging
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from discovery.core.errors import DiscoveryError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.store.files import write_atomically
 from discovery.store.locations import default_state_dir
 from spark_jobs.sink.options import SinkOptions
 from spark_jobs.sink.plan import SinkPlan
 
+_looking = threading.Lock()
 _log = logging.getLogger("kafka_discovery.sink")
 _BROKERS_SECONDS = 30.0
+_OLDEST_BROKERS_SECONDS = 150.0
 _CHECKED_SECONDS = 600.0
 
 
@@ -50,11 +55,10 @@ def prepare(options: SinkOptions) -> SinkPlan:
     if found is None or not 0 <= now - found.checked_wall < _CHECKED_SECONDS:
         found = _check(options, now)
         _save(options, found)
-    elif not 0 <= now - found.brokers_wall < _BROKERS_SECONDS:
-        from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - as below
-
-        found = replace(found, brokers=living_brokers(options), brokers_wall=now)
-        _save(options, found)
+    elif not 0 <= now - found.brokers_wall < _OLDEST_BROKERS_SECONDS:
+        found = _looked_again(options, found)
+    elif now - found.brokers_wall >= _BROKERS_SECONDS:
+        _look_again_meanwhile(options, found)
     return SinkPlan(
         options=options,
         brokers=found.brokers,
@@ -70,6 +74,32 @@ def forget(options: SinkOptions) -> None:
     """
     with suppress(OSError):
         _file(options).unlink()
+
+
+def _looked_again(options: SinkOptions, found: Found) -> Found:
+    from spark_jobs.sink.checks import living_brokers  # noqa: PLC0415 - as below
+
+    fresh = replace(found, brokers=living_brokers(options), brokers_wall=time.time())
+    # Unless a failed batch has forgotten it meanwhile: then the next one looks at everything again.
+    if _load(options) == found:
+        _save(options, fresh)
+    return fresh
+
+
+def _look_again_meanwhile(options: SinkOptions, found: Found) -> None:
+    """Begin to look for living brokers, once at a time; where the process ends before, the next one begins again."""
+    if not _looking.acquire(blocking=False):
+        return
+
+    def look() -> None:
+        try:
+            _looked_again(options, found)
+        except DiscoveryError as error:
+            _log.warning("sinkId %r: %s; the brokers that are known are used on", options.sink_id, error)
+        finally:
+            _looking.release()
+
+    threading.Thread(target=look, name="sink-brokers", daemon=True).start()
 
 
 def _check(options: SinkOptions, now: float) -> Found:

@@ -56,7 +56,18 @@ def faults_of(seed: int, *, victims: Sequence[str], count: int = 2) -> tuple[Fau
 class SparkSeed:
     """One seed on a running driver, which may be killed and started again."""
 
-    def __init__(self, cluster: LocalKafka, driver: SparkDriver, topic: str, folder: Path, armed: Path) -> None:
+    def __init__(
+        self,
+        cluster: LocalKafka,
+        driver: SparkDriver,
+        topic: str,
+        folder: Path,
+        armed: Path,
+        *,
+        executors: int | None = None,
+    ) -> None:
+        """Name the seed; `executors`: hit nobody before so many are there, and wait for the end of each batch hit."""
+        self._executors = executors
         self._cluster, self._driver, self._armed = cluster, driver, armed
         self._topic, self._source, self._folder = topic, f"{topic}-in", folder
         self._checkpoint = folder / "checkpoint"
@@ -64,6 +75,8 @@ class SparkSeed:
         self._starts = 0
         self.recoveries: list[float] = []
         """Seconds from each kill to the next visible row."""
+        self.completions: list[float] = []
+        """The same to the end of the batch that was under way, where `executors` is set."""
 
     def play(self, faults: Sequence[Fault]) -> tuple[Finding, ...]:
         """Copy all rows through the faults and return what the checks found."""
@@ -123,9 +136,17 @@ class SparkSeed:
         numbers = [int(f.name) for f in (self._checkpoint / "commits").glob("*") if f.name.isdigit()]
         return max(numbers, default=None)
 
+    def _last_planned(self) -> int:
+        return max((int(f.name) for f in (self._checkpoint / "offsets").glob("*") if f.name.isdigit()), default=-1)
+
     def _in_flight(self) -> bool:
-        planned = [int(f.name) for f in (self._checkpoint / "offsets").glob("*") if f.name.isdigit()]
-        return max(planned, default=-1) != self._committed()
+        return self._last_planned() != self._last_committed()
+
+    def _last_committed(self) -> int:
+        return -1 if (last := self._committed()) is None else last
+
+    def _has_executors(self) -> bool:
+        return self._executors is None or int(self._driver.ask("executors")) >= self._executors
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
@@ -133,18 +154,22 @@ class SparkSeed:
         if fault.victim == "commits/N":
             self._forget_commit()
             return
+        self._until(self._has_executors, "executor")
         action = {"worker": "kill", "worker stopped": "stop"}.get(fault.victim, "hold")
         (self._armed / fault.point).write_text(action)
         pid = self._taken(fault.point, tail)
         if pid is None:
             (self._armed / fault.point).unlink(missing_ok=True)
             return
-        before, began = len(tail), time.monotonic()
+        before, batch, began = len(tail), self._last_planned(), time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             self._act(fault, pid)
         self._release(fault.point)
         self._until(lambda: len(tail) > before or len(tail) >= ROWS, "progress after the fault")
         self.recoveries.append(time.monotonic() - began)
+        if self._executors is not None:
+            self._until(lambda: self._last_committed() >= batch, "end of the batch that was hit")
+            self.completions.append(time.monotonic() - began)
 
     def _act(self, fault: Fault, pid: int) -> None:
         match fault.victim:

@@ -1,10 +1,12 @@
 """The lanes protocol on real brokers, without Spark: replays, zombies, refusals, bad records."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
@@ -20,7 +22,7 @@ from spark_jobs.sink.marker import CLOSED, Marker
 from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import LaneWriter, Outcome
 from tests.sink_support import Sink, batches, committed_values
-from tests.support import numbered
+from tests.support import eventually, numbered
 from tests.support_service import serving, wait_for
 
 pytestmark = pytest.mark.kafka
@@ -202,6 +204,15 @@ def test_given_a_record_too_large_when_written_then_it_fails_or_becomes_a_dead_l
     assert committed_values(sink.cluster.bootstrap_servers, dead) == ["x" * 10_000]
 
 
+def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the_error_says_so(sink: Sink) -> None:
+    sink.more = {"topic": ""}
+    names = pa.array([sink.topic, "nowhere"], pa.string())
+    rows = pa.record_batch([pa.array([b"a", b"b"], pa.binary()), names], names=["value", "topic"])
+    with pytest.raises(TransactionError, match="a topic that records name does not exist: create it, or correct"):
+        sink.writer(0).write(iter([rows]))
+    assert sink.visible() == []
+
+
 def test_given_a_task_beyond_the_lanes_when_it_has_records_then_it_names_the_helper(sink: Sink) -> None:
     assert sink.write(0, [], lane=1).outcome is Outcome.EMPTY
     with pytest.raises(ConfigError, match=r"lanes: task 1 has records, but there is 1 lane; write with_lanes"):
@@ -237,6 +248,19 @@ def test_given_a_service_and_only_dead_addresses_when_written_then_its_brokers_a
         sink.more = {"kafka.bootstrap.servers": "127.0.0.1:1", "discoveryUrl": service.api}
         sink.confirm(sink.write(0, ["a"]))
     assert sink.visible() == ["a"]
+
+
+def test_given_brokers_found_a_while_ago_when_planned_then_nobody_waits_for_others_and_soon_they_are_fresh(
+    sink: Sink,
+) -> None:
+    first = sink.plan()
+    kept = sink.folder / "sinks" / f"{sink.sink_id}.json"
+    content = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**content, "brokers": [["127.0.0.1", 1]], "brokers_wall": time.time() - 60}))
+    assert [str(broker) for broker in sink.plan().brokers] == ["127.0.0.1:1"]
+    eventually(lambda: set(sink.plan().brokers) == set(first.brokers), 30, "the brokers that live")
+    kept.write_text(json.dumps({**content, "brokers": [["127.0.0.1", 1]], "brokers_wall": time.time() - 200}))
+    assert set(sink.plan().brokers) == set(first.brokers)
 
 
 def test_given_brokers_that_keep_offsets_for_an_hour_when_planned_then_markers_are_believed_no_longer(
