@@ -173,6 +173,8 @@ class Journal:
     def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:
         producer = self._producer()
         try:
+            # Without a connected broker librdkafka looks for the coordinator again only after half a second.
+            _patiently(lambda left: producer.list_topics(self._topic, timeout=left), deadline, "reach a broker")
             _patiently(producer.init_transactions, deadline, "begin to write")
             producer.begin_transaction()
             self._read(self._produce(producer, entries, deadline), deadline)

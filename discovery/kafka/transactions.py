@@ -174,13 +174,20 @@ class Transaction:
     """One transaction of one new producer. One thread; the constructor connects to nobody that answers yet."""
 
     def __init__(
-        self, access: Access, *, transactional_id: str, timeout_seconds: float, options: Mapping[str, str]
+        self,
+        access: Access,
+        *,
+        transactional_id: str,
+        topic: TopicName,
+        timeout_seconds: float,
+        options: Mapping[str, str],
     ) -> None:
         """Build the producer.
 
         Args:
             access: How the brokers are reached.
-            transactional_id: Its earlier producers are fenced by `begin`.
+            transactional_id: Its earlier producers are fenced by `fence`.
+            topic: Any that this login may see; asked for to hear of brokers.
             timeout_seconds: After so long the brokers abort it by themselves.
             options: librdkafka properties of a producer that the user chose.
 
@@ -188,6 +195,7 @@ class Transaction:
             ConfigError: librdkafka refuses a property.
         """
         self._id = transactional_id
+        self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._until_poll = _POLL_EVERY_ROWS
         limit = milliseconds(timeout_seconds)
@@ -222,9 +230,14 @@ class Transaction:
         Runs: workers; blocks until `deadline` (`time.monotonic`) at most.
         """
         try:
+            # Without a connected broker librdkafka looks for the coordinator again only after half a second.
+            patiently(self._connected, deadline, f"reach a broker for {self._id}")
             patiently(self._producer.init_transactions, deadline, f"initialise {self._id}")
         except TransactionError as error:
             raise _explained(error, self._id, self._timeout_seconds) from error
+
+    def _connected(self, timeout_seconds: float) -> None:
+        self._producer.list_topics(self._topic, timeout=timeout_seconds)
 
     def begin(self) -> None:
         """Begin; sends nothing.

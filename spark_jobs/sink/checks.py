@@ -144,6 +144,7 @@ def _check_transactions(plan: SinkPlan) -> None:
     probe = Transaction(
         plan.access,
         transactional_id=f"{options.sink_id}-preflight",
+        topic=options.marker_topic,
         timeout_seconds=options.transaction_timeout_seconds,
         options=options.producer,
     )

@@ -137,6 +137,7 @@ def transaction_of(plan: SinkPlan, lane: int) -> Transaction:
     return Transaction(
         plan.access,
         transactional_id=options.transactional_id(lane),
+        topic=options.topic or options.marker_topic,
         timeout_seconds=options.transaction_timeout_seconds,
         options={"message.max.bytes": str(_largest(plan)), **options.producer},
     )
