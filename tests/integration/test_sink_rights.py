@@ -74,6 +74,7 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
 ) -> None:
     login = f'{PLAIN_LOGIN} required username="{USER}" password="{PASSWORD}";'
     more = {
+        "startupTimeout": "20s",
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": login,
