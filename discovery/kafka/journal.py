@@ -24,6 +24,7 @@ from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.topics import COPIES, LEAST_IN_SYNC, make_topic
+from discovery.kafka.transactions import connect
 
 _log = logging.getLogger("kafka_discovery.source")
 _ANSWER_SECONDS = 5.0
@@ -173,8 +174,7 @@ class Journal:
     def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:
         producer = self._producer()
         try:
-            # Without a connected broker librdkafka looks for the coordinator again only after half a second.
-            _patiently(lambda left: producer.list_topics(self._topic, timeout=left), deadline, "reach a broker")
+            _patiently(lambda left: connect(producer, self._topic, left), deadline, "reach a broker")
             _patiently(producer.init_transactions, deadline, "begin to write")
             producer.begin_transaction()
             self._read(self._produce(producer, entries, deadline), deadline)

@@ -23,6 +23,7 @@ _POLL_SECONDS = 0.1
 _ANSWER_POLL_SECONDS = 0.002
 """A consumer's `poll` waits for messages to its end, even where a callback was served meanwhile."""
 _POLL_EVERY_ROWS = 512
+_CONNECT_TRIES = 3
 _BUFFER_KILOBYTES = 65_536
 _NO_TOPIC = "; a topic that records name does not exist: create it, or correct the column topic"
 _HINTS: Mapping[int, str] = {
@@ -230,14 +231,12 @@ class Transaction:
         Runs: workers; blocks until `deadline` (`time.monotonic`) at most.
         """
         try:
-            # Without a connected broker librdkafka looks for the coordinator again only after half a second.
-            patiently(self._connected, deadline, f"reach a broker for {self._id}")
+            patiently(
+                lambda left: connect(self._producer, self._topic, left), deadline, f"reach a broker for {self._id}"
+            )
             patiently(self._producer.init_transactions, deadline, f"initialise {self._id}")
         except TransactionError as error:
             raise _explained(error, self._id, self._timeout_seconds) from error
-
-    def _connected(self, timeout_seconds: float) -> None:
-        self._producer.list_topics(self._topic, timeout=timeout_seconds)
 
     def begin(self) -> None:
         """Begin; sends nothing.
@@ -328,6 +327,23 @@ class Transaction:
         Runs: workers, once per task; blocks until `deadline` at most.
         """
         patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
+
+
+def connect(producer: Producer, topic: TopicName, timeout_seconds: float) -> None:
+    """Wait until a producer is connected to a broker that it will keep.
+
+    Where none is, librdkafka looks for the transaction's coordinator again only after half a second; and a connection
+    to an address of the bootstrap list does not count, since it is given up once the brokers are known.
+
+    Raises:
+        KafkaException: no broker in time.
+
+    Runs: workers and driver; blocks <= 3 x timeout_seconds.
+    """
+    for _ in range(_CONNECT_TRIES):
+        told: Any = producer.list_topics(topic, timeout=timeout_seconds)
+        if told.orig_broker_id >= 0:
+            return
 
 
 def _explained(error: TransactionError, transactional_id: str, timeout_seconds: float) -> Exception:
