@@ -64,7 +64,10 @@ def refused_until_named(sink: Sink, said: str) -> None:
             heard.append(str(error))
         return bool(heard) and said in heard[-1]
 
-    eventually(named, 60, f"{said!r}")
+    try:
+        eventually(named, 60)
+    except AssertionError:
+        raise AssertionError(f"not refused with {said!r}, but: {heard[-1:]}") from None
     assert "\n" not in heard[-1]
     assert PASSWORD not in heard[-1]
 
@@ -83,14 +86,14 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
     with pytest.raises(ConfigError, match=f"topic {TOPIC}: .*; allow WRITE and DESCRIBE on it"):
         sink.plan()
     allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, DESCRIBE)
+    refused_until_named(sink, f"topic: this login may not write to topic {TOPIC}; allow WRITE on it")
+    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, WRITE)
     refused_until_named(sink, f"topic {DEFAULT_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
     allow(cluster, ResourceType.TOPIC, DEFAULT_LEDGER_TOPIC, LITERAL, READ, DESCRIBE, CREATE)
     refused_until_named(sink, "sinkId: the brokers refuse transactional id 'orders-eu-preflight'; allow WRITE and DES")
     allow(cluster, ResourceType.TRANSACTIONAL_ID, "orders-eu", PREFIXED, WRITE, DESCRIBE)
     refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")
     allow(cluster, ResourceType.GROUP, "__spark_sink.", PREFIXED, READ, DESCRIBE)
-    refused_until_named(sink, f"topic: this login may not write to topic {TOPIC}; allow WRITE on it")
-    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, WRITE)
     eventually(lambda: written(sink), 60, "a batch with the rights that are listed")
 
 
