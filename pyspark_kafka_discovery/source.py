@@ -1,8 +1,8 @@
 """The data source, and the sink, behind the name `kafka-discovery`.
 
 Spark imports this module in two short-lived processes before a query starts, and in every application that asks for any
-data source at all, and for a sink in two more for every batch: readers, with Arrow and the Kafka client behind them,
-and even the options of one side, are imported where they are needed.
+data source at all, and for a sink in two more that plan and confirm batches: readers, with Arrow and the Kafka client
+behind them, and even the options of one side, are imported where they are needed.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Spark's side of the sink: writers for streams and batches over one LaneWriter.
 
-Spark imports this in two new processes for every batch, one only to plan it, one only to confirm it: what writes, with
+Spark imports this in two processes of the driver, one only to plan batches, one only to confirm them: what writes, with
 Arrow and Kafka's client behind it, is imported where it is called.
 """
 

@@ -1,6 +1,6 @@
 """Before a batch is written: living brokers, an existing topic, a marker topic, a control record.
 
-Spark asks for a writer in a new short-lived process for every batch, so what was found is kept in a small file on the
+Spark asks for a writer in two processes of its own for every batch, so what was found is kept in a small file on the
 driver's host: the brokers for half a minute, the rest for ten. A failed batch forgets it. Older brokers are used on
 while a thread looks for others, which takes half a second that no batch should wait for; after two minutes one does.
 """
