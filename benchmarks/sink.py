@@ -370,9 +370,9 @@ NOTES = (
     "What a small batch pays for, in a profile: a lane looks at its marker (5-30 ms), makes a producer and initialises",
     "it (40 ms; half a second in every second to fourth task before",
     "[decision 31](../docs/decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
-    "adds the marker and commits (15-80 ms); four lanes on two cores come in two turns, 0.1 s of Spark's apart; the process",
-    "that confirms the batch opens two connections and writes the control record (50-100 ms). One lane and a longer",
-    "trigger are cheaper. This sink has no at-least-once mode.",
+    "adds the marker and commits (15-80 ms); four lanes on two cores come in two turns, 0.1 s of Spark's apart; the",
+    "process that confirms the batch opens two connections and writes the control record (50-100 ms). One lane and a",
+    "longer trigger are cheaper. This sink has no at-least-once mode.",
 )
 CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     **{name: partial(throughput, name) for name in LOADS},

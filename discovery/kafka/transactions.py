@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import BrokerAddress, TopicName
-from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
+from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, may_pass, retried
 from discovery.kafka.settings import QuietLog, milliseconds
 
 _POLL_SECONDS = 0.1
@@ -104,7 +104,7 @@ class GroupNotes:
         consumer = self._opened()
         asked = [RawTopicPartition(self._topic, partition) for partition in partitions]
         found: Sequence[Any] = patiently(
-            lambda left: _checked(consumer.committed(asked, timeout=left)),
+            lambda left: _committed(consumer, asked, left),
             time.monotonic() + timeout_seconds,
             "read the sink's markers",
         )
@@ -162,6 +162,18 @@ class GroupNotes:
         """Runs: within `poll`."""
         self._failure = error or next((tp.error for tp in partitions or () if tp.error), None)
         self._answered.set()
+
+
+def _committed(consumer: Any, asked: list[RawTopicPartition], timeout_seconds: float) -> Sequence[Any]:
+    """Ask, and where the time is up find out why: a group that may not be used is told by `poll` alone."""
+    try:
+        return _checked(consumer.committed(asked, timeout=timeout_seconds))
+    except KafkaException:
+        told = consumer.poll(0)
+        error = None if told is None else told.error()
+        if error is not None and not may_pass(error):
+            raise KafkaException(error) from None
+        raise
 
 
 def _checked(found: Sequence[Any]) -> Sequence[Any]:
