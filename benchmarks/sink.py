@@ -353,7 +353,9 @@ def _latency_lines(result: Result) -> Iterator[str]:
         ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
         yield f"| trigger to visible, read_committed reader | {ours} | {native} | - |"
     if found := result.get("recovery"):
-        for words, values in (("the next visible row", found), ("the end of its batch", found["complete"])):
+        for words, values in (("the next visible row", found), ("the end of its batch", found.get("complete"))):
+            if values is None:
+                continue
             seconds = f"p50 {values['p50']:.1f} s, max {values['max']:.1f} s (n = {values['n']})"
             yield f"| one of two executors killed in mid-transaction, to {words} | {seconds} | not run | <= 5 s |"
     if found := result.get("hanging"):

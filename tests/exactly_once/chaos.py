@@ -52,7 +52,7 @@ class Kept:
     def __init__(self, file: Path | None) -> None:
         self._file = file
         lines = file.read_text().splitlines() if file is not None and file.exists() else []
-        self.results = [_result(json.loads(line)) for line in lines]
+        self.results = [result_of(json.loads(line)) for line in lines]
 
     def add(self, result: Result) -> None:
         """Print it and keep it."""
@@ -63,7 +63,8 @@ class Kept:
                 file.write(json.dumps(asdict(result)) + "\n")
 
 
-def _result(raw: dict[str, Any]) -> Result:
+def result_of(raw: dict[str, Any]) -> Result:
+    """Read one that was kept."""
     found = tuple(Finding(*finding) for finding in raw["findings"])
     return Result(**{**raw, "faults": tuple(raw["faults"]), "findings": found})
 
