@@ -18,11 +18,11 @@ def section(result: dict[str, Any]) -> str:
     lines = [
         "## Chaos",
         "",
-        "`make chaos-sink`: what the exactly-once sink is made of is killed (SIGKILL), or stopped and resumed as a zombie",
-        "(SIGSTOP), at a named point before or after any step, abandoned by its driver, or replayed without `commits/N`,",
-        "while brokers are paused, bounced and killed. *Tasks* are the real writer in processes of their own on three",
-        "brokers; *Spark* is a whole query that copies a topic. Ten checks look for what is lost, repeated, torn, out",
-        "of order, left open or written again by a restart; any finding makes a seed not sound.",
+        "`make chaos-sink`: what the exactly-once sink is made of is killed (SIGKILL), or stopped and resumed as a",
+        "zombie (SIGSTOP), at a named point before or after any step, abandoned by its driver, or replayed without",
+        "`commits/N`, while brokers are paused, bounced and killed. *Tasks* are the real writer in processes of their",
+        "own on three brokers; *Spark* is a whole query that copies a topic. Ten checks look for what is lost,",
+        "repeated, torn, out of order, left open or written again by a restart; any finding makes a seed not sound.",
     ]
     if points:
         lines += [f"Two seeds, one of kills and one of stops, pass each of the {points} points once.", ""]
