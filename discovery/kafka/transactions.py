@@ -24,14 +24,13 @@ _ANSWER_POLL_SECONDS = 0.002
 """A consumer's `poll` waits for messages to its end, even where a callback was served meanwhile."""
 _POLL_EVERY_ROWS = 512
 _CONNECT_TRIES = 3
+_ASKED_TOPICS = 20
+_ANSWER_SECONDS = 5.0
 _BUFFER_KILOBYTES = 65_536
-_NO_TOPIC = "; a topic that records name does not exist: create it, or correct the column topic"
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ and DESCRIBE on the marker topic",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "; allow WRITE on transactional ids that begin with the sinkId",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: _NO_TOPIC,
-    KafkaError._UNKNOWN_TOPIC: _NO_TOPIC,  # noqa: SLF001 - as below
     KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
 }
 """What a user can do about it, or should know."""
@@ -211,6 +210,7 @@ class Transaction:
         self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._until_poll = _POLL_EVERY_ROWS
+        self._named: set[str] = set()
         limit = milliseconds(timeout_seconds)
         try:
             self._producer = Producer(
@@ -275,6 +275,7 @@ class Transaction:
 
         Runs: workers, once per record; microseconds.
         """
+        self._named.add(topic)
         self._until_poll -= 1
         if self._until_poll <= 0:
             self._until_poll = _POLL_EVERY_ROWS
@@ -306,6 +307,7 @@ class Transaction:
 
         Runs: workers, once per Arrow batch; half a microsecond per record.
         """
+        self._named.add(topic)
         send, poll = self._producer.produce, self._producer.poll
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             try:
@@ -338,7 +340,23 @@ class Transaction:
 
         Runs: workers, once per task; blocks until `deadline` at most.
         """
-        patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
+        try:
+            patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
+        except TransactionError as error:
+            raise TransactionError(f"{error}{self._refused_topic()}") from error
+
+    def _refused_topic(self) -> str:
+        """Why a record may not have been taken: the commit itself says only that one was not."""
+        for topic in sorted(self._named)[:_ASKED_TOPICS]:
+            try:
+                error = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+            except KafkaException:
+                return ""
+            if error is not None and error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:  # noqa: SLF001 - a public name
+                return f"; topic {topic} does not exist: create it, or correct the column topic"
+            if error is not None and not may_pass(error):
+                return f"; topic {topic}: {error.str()}; allow WRITE and DESCRIBE on it"
+        return ""
 
 
 def connect(producer: Producer, topic: TopicName, timeout_seconds: float) -> None:

@@ -208,7 +208,7 @@ def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the
     sink.more = {"topic": ""}
     names = pa.array([sink.topic, "nowhere"], pa.string())
     rows = pa.record_batch([pa.array([b"a", b"b"], pa.binary()), names], names=["value", "topic"])
-    with pytest.raises(TransactionError, match="a topic that records name does not exist: create it, or correct"):
+    with pytest.raises(TransactionError, match="topic nowhere does not exist: create it, or correct the column"):
         sink.writer(0).write(iter([rows]))
     assert sink.visible() == []
 
