@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.harness import environment, say, write_result
 from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, is_true
 from tests.fakes.mock_cluster import MockCluster
@@ -48,14 +50,19 @@ class Scene:
     """A service, its brokers, and what was seen of it."""
 
     def __init__(self, kafka: MockCluster, folder: Path) -> None:
-        """Start both, and wait until the first view is complete and on disk."""
+        """Start the service; `begin` waits for it."""
         self.world = World(kafka, random.Random(0))
         self.world.make_topics()
         self._folder = folder
         self._arguments = serve_arguments(kafka.bootstrap_servers, folder / "state")
         self.service = self._started()
         self._generation = 0
+
+    def begin(self) -> None:
+        """Wait until the first view is complete and on disk."""
+        self._wait_for_the_loop()
         self.heal()
+        self.look()
 
     def play(self, fault: str, seed: int) -> None:
         """Do one thing of the plan, and look for a while what the service says."""
@@ -107,13 +114,18 @@ class Scene:
         if damaged:
             self._damage()
         self.service = self._started()
-        while self.service.get("/v1/status").status_code != 200:  # noqa: PLR2004 - its loop has not begun
-            time.sleep(0.05)
+        self._wait_for_the_loop()
         if damaged:
             self._generation = 0  # it may know nothing of what it was, and then must learn it anew
         else:
             told = self.look()
             _must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
+
+    def _wait_for_the_loop(self) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while self.service.get("/v1/status").status_code != 200:  # noqa: PLR2004 - not before it has begun
+            _must(time.monotonic() < until, f"no status {_START_SECONDS:g} s after the start")
+            time.sleep(0.05)
 
     def _damage(self) -> None:
         """Cut a file of its state off, or flip a byte in it."""
@@ -145,17 +157,15 @@ def play(plan: Plan) -> str:
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder, MockCluster(BROKERS) as kafka:
         scene = Scene(kafka, Path(folder))
         try:
+            scene.begin()
             for fault, seed in plan:
                 scene.play(fault, seed)
             scene.heal()
-        except BrokenPromiseError as broken:
-            return str(broken)
+            scene.end()
+        except (BrokenPromiseError, httpx.HTTPError) as broken:
+            return f"{type(broken).__name__}: {broken}"
         finally:
             scene.service.end()
-        try:
-            scene.end()
-        except BrokenPromiseError as broken:
-            return str(broken)
     return ""
 
 
@@ -180,11 +190,12 @@ def _played(seed: int) -> dict[str, Any]:
 def main(first: int = 1, count: int = SEEDS, at_once: int = 3) -> int:
     """Play the seeds, some at once, shrink what fails; `build/bench/chaos_service.json` holds those that are over."""
     seen: list[dict[str, Any]] = []
+    told = environment()
     with ThreadPoolExecutor(at_once) as pool:
         for one in as_completed([pool.submit(_played, seed) for seed in range(first, first + count)]):
             seen.append(one.result())
-            seen.sort(key=lambda told: int(told["seed"]))
-            write_result("chaos_service", {"seeds": seen, "environment": environment()})
+            seen.sort(key=lambda one: int(one["seed"]))
+            write_result("chaos_service", {"seeds": seen, "environment": told})
     return 1 if any(one["broken"] for one in seen) else 0
 
 

@@ -18,6 +18,7 @@ def test_given_a_service_that_forgot_when_it_is_killed_then_the_judge_says_so(tm
     with MockCluster(BROKERS) as kafka:
         scene = Scene(kafka, tmp_path)
         try:
+            scene.begin()
             shutil.rmtree(tmp_path / "state")
             with pytest.raises(BrokenPromiseError, match=r"generation 0 after|was not served after a kill"):
                 scene.play("kill in silence", 1)
