@@ -49,12 +49,24 @@ def tailing(bootstrap: str, topic: str) -> Iterator[list[Seen]]:
     found: list[Seen] = []
     over = threading.Event()
     consumer = _consumer(bootstrap, committed=True)
-    _assign(consumer, topic)
+    reached = dict.fromkeys(_assign(consumer, topic), 0)
+
+    def take(message: Any) -> bool:
+        """Take in one message; False: the reader stands still there and must be sent on."""
+        if (error := message.error()) is not None:
+            return bool(error.code() == KafkaError._PARTITION_EOF)
+        reached[message.partition()] = message.offset() + 1
+        if (seen := _seen(message)) is not None:
+            found.append(seen)
+        return True
 
     def follow() -> None:
         while not over.is_set():
-            messages = consumer.consume(500, _TAIL_POLL_SECONDS)
-            found.extend(s for m in messages if m.error() is None and (s := _seen(m)) is not None)
+            taken = [take(message) for message in consumer.consume(500, _TAIL_POLL_SECONDS)]
+            if not all(taken):
+                # A leader that has just come may know nothing yet: librdkafka then never reads that partition again.
+                over.wait(_TAIL_POLL_SECONDS)
+                consumer.assign([TopicPartition(topic, number, offset) for number, offset in reached.items()])
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
