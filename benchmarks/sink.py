@@ -337,7 +337,8 @@ def section(result: Result) -> str:
             )
     lines += list(_latency_lines(result))
     loads = ", ".join(f"{name} {result[name]['load_average']}" for name in CASES if name in result)
-    return "\n".join([*lines, "", *NOTES, "", f"Load averages before and after: {loads}."])
+    remarks = [line for name in CASES for line in result.get(name, {}).get("remark", ())]
+    return "\n".join([*lines, "", *NOTES, *remarks, "", f"Load averages before and after: {loads}."])
 
 
 def _latency_lines(result: Result) -> Iterator[str]:
@@ -353,11 +354,11 @@ def _latency_lines(result: Result) -> Iterator[str]:
         ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
         yield f"| trigger to visible, read_committed reader | {ours} | {native} | - |"
     if found := result.get("recovery"):
+        who = "one of two executors" if "complete" in found else "executor"
         for words, values in (("the next visible row", found), ("the end of its batch", found.get("complete"))):
-            if values is None:
-                continue
-            seconds = f"p50 {values['p50']:.1f} s, max {values['max']:.1f} s (n = {values['n']})"
-            yield f"| one of two executors killed in mid-transaction, to {words} | {seconds} | not run | <= 5 s |"
+            if values is not None:
+                seconds = f"p50 {values['p50']:.1f} s, max {values['max']:.1f} s (n = {values['n']})"
+                yield f"| {who} killed in mid-transaction, to {words} | {seconds} | not run | <= 5 s |"
     if found := result.get("hanging"):
         seconds = f"max {found['max']:.1f} s (n = {found['n']})"
         yield f"| open transaction of a task that nobody tries again, timeout 10 s | {seconds} | - | <= 20 s |"
