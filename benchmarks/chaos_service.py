@@ -117,7 +117,7 @@ class Scene:
         self._wait_for_the_loop()
         if damaged:
             self._generation = 0  # it may know nothing of what it was, and then must learn it anew
-        else:
+        elif self._generation:  # with its state damaged and no broker in reach it may have served nothing since
             told = self.look()
             _must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
 

@@ -20,6 +20,7 @@ from tests.support import eventually, numbered, produce
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
+    pytest.mark.timeout(1200),  # a page may start Spark six times
     pytest.mark.skipif(not long_run(), reason="minutes long: make test-docs"),
 ]
 
