@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from discovery.cli import app
 from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
+from discovery.core.model import BrokerAddress
 from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
@@ -253,14 +254,15 @@ def test_given_a_service_and_only_dead_addresses_when_written_then_its_brokers_a
 def test_given_brokers_found_a_while_ago_when_planned_then_nobody_waits_for_others_and_soon_they_are_fresh(
     sink: Sink,
 ) -> None:
-    first = sink.plan()
+    sink.plan()
     kept = sink.folder / "sinks" / f"{sink.sink_id}.json"
     content = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**content, "brokers": [["127.0.0.1", 1]], "brokers_wall": time.time() - 60}))
-    assert [str(broker) for broker in sink.plan().brokers] == ["127.0.0.1:1"]
-    eventually(lambda: set(sink.plan().brokers) == set(first.brokers), 30, "the brokers that live")
-    kept.write_text(json.dumps({**content, "brokers": [["127.0.0.1", 1]], "brokers_wall": time.time() - 200}))
-    assert set(sink.plan().brokers) == set(first.brokers)
+    gone = BrokerAddress("127.0.0.1", 1)
+    kept.write_text(json.dumps({**content, "brokers": [[gone.host, gone.port]], "brokers_wall": time.time() - 60}))
+    assert sink.plan().brokers == (gone,)
+    eventually(lambda: gone not in sink.plan().brokers, 60, "the brokers that live")
+    kept.write_text(json.dumps({**content, "brokers": [[gone.host, gone.port]], "brokers_wall": time.time() - 200}))
+    assert gone not in sink.plan().brokers
 
 
 def test_given_brokers_that_keep_offsets_for_an_hour_when_planned_then_markers_are_believed_no_longer(
