@@ -86,18 +86,18 @@ def committed_values(
     bootstrap_servers: str, topic: str, *, isolation: str = "read_committed", deadline_seconds: float = READ_SECONDS
 ) -> list[str | None]:
     """Read a topic from its beginning to its end of this moment; an open transaction makes it wait, then fail."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": f"reader-{topic}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-    # Without an isolation level of its own this is the high watermark: open transactions count as unread.
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    options = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": f"reader-{topic}",
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    # High watermarks, which a committed reader is not told: a commit has returned before its markers are in the log.
+    asking = Consumer({**options, "isolation.level": "read_uncommitted"})
+    partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
+    ends = {p: asking.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    asking.close()
+    consumer = Consumer({**options, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
     found: list[str | None] = []
     until = time.monotonic() + deadline_seconds

@@ -64,15 +64,25 @@ def locked() -> list[metadata.Distribution]:
 
 def link(found: metadata.Distribution, site: Path) -> None:
     """Link a package's modules and metadata; commands in `bin` name another interpreter and stay behind."""
-    for file in found.files or ():
-        if file.parts[0] == ".." or "__pycache__" in file.parts:
+    root = Path(str(found.locate_file(""))).resolve()
+    for file in installed_files(found, root):
+        if not file.is_relative_to(root) or "__pycache__" in file.parts:
             continue
-        target = site / file
+        target = site / file.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(str(file.locate()), target)
+            os.link(file, target)
         except OSError:  # another file system
-            shutil.copy(str(file.locate()), target)
+            shutil.copy(file, target)
+
+
+def installed_files(found: metadata.Distribution, root: Path) -> list[Path]:
+    """Return what an installation of a package wrote; an old pip's notes are in a file that `files` does not prefer."""
+    old = found.read_text("installed-files.txt")
+    if old is None:
+        return [Path(str(file.locate())).resolve() for file in found.files or ()]
+    home = next(root.glob(f"{found.metadata['Name']}-{found.version}*.egg-info"))
+    return [(home / line).resolve() for line in old.splitlines()]
 
 
 def run(home: Path, folder: Path, *command: str) -> str:
