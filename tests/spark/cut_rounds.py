@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.harness import say
+from benchmarks.harness import environment, say
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.spark.support_driver import BUG_PHRASE, Query, SparkDriver, joined
@@ -154,9 +154,10 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def run(rounds: int, seed: int) -> list[dict[str, object]]:
+def run(rounds: int, seed: int) -> dict[str, object]:
     """Play the rounds on a cluster and a Spark of their own; raises AssertionError where a row is lost or doubled."""
     told: list[dict[str, object]] = []
+    seen = environment()
     with (
         tempfile.TemporaryDirectory(prefix="cut-rounds-") as name,
         LocalKafka(ClusterSettings(brokers=len(BROKERS))) as cluster,
@@ -176,8 +177,8 @@ def run(rounds: int, seed: int) -> list[dict[str, object]]:
             exercise.finish()
         cuts = driver.log().count("cut, since nobody could be read from")
         say(f"{len(load.acknowledged)} records, each once; {cuts} cuts; {len(exercise.runs)} drivers")
-        told.append({"records": len(load.acknowledged), "cuts": cuts, "drivers": len(exercise.runs), "seed": seed})
-    return told
+    records, drivers = len(load.acknowledged), len(exercise.runs)
+    return {"environment": seen, "rounds": told, "records": records, "cuts": cuts, "drivers": drivers, "seed": seed}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as every other end: what was started is stopped
     told = run(given.rounds, given.seed)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(told, indent=1))
+    OUTPUT.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":
