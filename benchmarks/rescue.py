@@ -278,7 +278,6 @@ def section(result: Result) -> str:
             "`make bench-rescue`. One program on Spark's own source, submitted with `spark-submit`; seconds count from",
             "the command, the start of Spark included.\n",
             *(_restart_section(result["restart"]) if "restart" in result else ()),
-            *(_in_turn(result["restart_in_turn"]) if "restart_in_turn" in result else ()),
             *(_incident_section(result["incident"]) if "incident" in result else ()),
         ]
     )
@@ -301,17 +300,6 @@ def _restart_section(one: Result) -> list[str]:
         "|---|---|---|",
         *(f"| {' | '.join(row)} |" for row in rows),
         f"\nWithout help it died of: {one['without_died_of']}\n",
-    ]
-
-
-def _in_turn(one: Result) -> list[str]:
-    """Tell a run that was broken off before the helpless job died."""
-    low, high = one["load_average"]
-    return [
-        f"Before anything was removed the job's first batch came after {one['with_all_brokers']} s. One job after",
-        f"the other, at a load of {low}-{high}, it came after {one['living_list']} s from the living list, after",
-        f"{one['run']} s with `run` and after {one['endpoint']} s behind the endpoint; unit tests ran beside the last",
-        "two. So Spark's own start takes the 15 s here.\n",
     ]
 
 
