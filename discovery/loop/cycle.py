@@ -242,10 +242,18 @@ class Cycle:
         for answer in answers:
             if isinstance(answer, OffsetsAnswer):
                 self._doubt(went_back(self._book, answer), now)
-                self._book = self._book.told(answer, now=now)
+                self._book = self._book.told(self._of_now(answer), now=now)
                 for schedule in (self._schedule, self._seldom):
                     schedule.answered(answer.leader_id, ok=bool(answer.offsets))
         return events
+
+    def _of_now(self, answer: OffsetsAnswer) -> OffsetsAnswer:
+        """Drop questions about partitions that a recreated topic no longer has: nobody would ask, or answer, again."""
+        topics = self._state.snapshot.topics if self._state.snapshot else {}
+        silent = [tp for tp in answer.asked if tp not in answer.offsets and tp.topic in topics]
+        held = {name: {p.partition for p in topics[name].partitions} for name in {tp.topic for tp in silent}}
+        gone = {tp for tp in silent if tp.partition not in held[tp.topic]}
+        return replace(answer, asked=tuple(tp for tp in answer.asked if tp not in gone)) if gone else answer
 
     def _doubt(self, topics: frozenset[TopicName], now: float) -> None:
         if topics:

@@ -222,3 +222,21 @@ TestDiscoveryMachine.settings = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking hundreds of turns takes minutes
     deadline=None,
 )
+
+
+def test_given_an_answer_on_its_way_when_its_topic_is_made_anew_and_smaller_then_nothing_stays_unanswered() -> None:
+    machine = DiscoveryMachine()
+    machine.begin()
+    machine.kill(broker=2)
+    machine.repeat_old_metadata(broker=2)
+    machine.heal()
+    machine.kill(broker=4)
+    machine.kill(broker=1)
+    machine.answer_empty(broker=1)
+    machine.repeat_old_metadata(broker=3)
+    machine.heal()
+    machine.let_time_pass(seconds=0.1)
+    machine.recreate_topic(partitions=2)
+    machine.recreate_topic(partitions=2)
+    machine.heal()
+    machine.teardown()
