@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[attr-defined]
 
 from discovery.config.client_options import ClientOptions
 from discovery.core.answers import MetadataAnswer
@@ -132,9 +133,9 @@ class ConfluentGateway:
 
         def ask(client: AdminClient) -> Mapping[TopicPartition, OffsetAndEpoch]:
             deadline = time.monotonic() + timeout_seconds
-            futures = [(None, _request_offsets(client, some, options)) for some in asked]
+            futures = [pair for some in asked for pair in _request_offsets(client, some, options)]
             done, failed = _told_apart(*_settle(futures, deadline, self._late))
-            if not done and _known_cluster(client) is None:
+            if failed and not done and _known_cluster(client) is None:
                 raise gateway_error(failed[0], "offsets")  # not one leader's silence: nobody told who leads
             return _offsets(done, failed, least)
 
@@ -363,23 +364,40 @@ def _wanted(spec: OffsetSpec) -> int:
     return OFFSET_BEGINNING if spec.timestamp_milliseconds is None else spec.timestamp_milliseconds
 
 
-def _request_offsets(
-    client: AdminClient, partitions: list[RawTopicPartition], options: Mapping[str, Any]
-) -> "Future[Any]":
-    """Send one request and return one future for all of it, as the C layer below `AdminClient.list_offsets` does.
+def _request_offsets(client: AdminClient, partitions: list[RawTopicPartition], options: Mapping[str, Any]) -> _Asked:
+    """Send one request and return one future for all of it, keyed None.
 
-    That method makes a future, with a lock and a condition, of each partition: four fifths of what a loop over a
-    thousand of them cost.
+    `AdminClient.list_offsets` makes a future, with a lock and a condition, of each partition: four fifths of what a
+    loop over a thousand of them cost. It is what is asked where another release's C layer is called otherwise.
     """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
+    try:
+        _call_below(client, partitions, future, options)
+    except (AttributeError, TypeError):
+        specs = {RawTopicPartition(tp.topic, tp.partition): _raw_spec(tp.offset) for tp in partitions}
+        level = IsolationLevel(options["isolation_level_value"])
+        return client.list_offsets(specs, isolation_level=level, request_timeout=options["request_timeout"]).items()
+    return [(None, future)]
+
+
+def _call_below(
+    client: AdminClient, partitions: list[RawTopicPartition], future: "Future[Any]", options: Mapping[str, Any]
+) -> None:
     super(AdminClient, client).list_offsets(partitions, future, **options)
-    return future
+
+
+def _raw_spec(wanted: int) -> Any:
+    if wanted == OFFSET_END:
+        return RawOffsetSpec.latest()  # type: ignore[no-untyped-call]
+    if wanted == OFFSET_BEGINNING:
+        return RawOffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    return RawOffsetSpec.for_timestamp(wanted)
 
 
 def _told_apart(done: Iterable[tuple[Any, Any]], failed: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Join the answers of several requests; a partition's error inside an answer is a failure too."""
-    pairs = [pair for _, told in done for pair in told.items()]
+    pairs = [pair for key, told in done for pair in (told.items() if key is None else [(key, told)])]
     refused = [KafkaException(result) for _, result in pairs if isinstance(result, KafkaError)]
     return [pair for pair in pairs if not isinstance(pair[1], KafkaError)], failed + refused
 

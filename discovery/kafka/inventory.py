@@ -1,4 +1,4 @@
-"""What only a removal needs to know: minimum of replicas in sync, groups, who is a controller too."""
+"""What brokers tell of themselves, topics and groups: configurations, and who is a controller too."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -25,26 +25,52 @@ def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_s
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
-    deadline = time.monotonic() + timeout_seconds
-    found: dict[TopicName, int] = {}
-    names = sorted(topics)
-    for begin in range(0, len(names), _AT_ONCE):
-        some = [RawConfigResource(RawConfigResource.Type.TOPIC, name) for name in names[begin : begin + _AT_ONCE]]
-        left = max(0.1, deadline - time.monotonic())
-        told = _answers(client.describe_configs(some, request_timeout=left).items(), left, needs_one=not found)
-        found |= {TopicName(r.name): int(c[MIN_IN_SYNC].value) for r, c in told if MIN_IN_SYNC in c}
-    return found
+    told = topic_option(client, MIN_IN_SYNC, topics, timeout_seconds=timeout_seconds, needs_one=True)
+    return {topic: int(value) for topic, value in told.items()}
 
 
 def roles(client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float) -> dict[BrokerId, str]:
     """Return `process.roles` of every broker that tells: "broker", "broker,controller", or "" with ZooKeeper.
 
-    Each broker is asked itself, all at once.
-
     Raises:
         KafkaException: nothing was answered at all.
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
+    """
+    return broker_option(client, ROLES, brokers, timeout_seconds=timeout_seconds, needs_one=bool(brokers))
+
+
+def topic_option(
+    client: AdminClient, option: str, topics: Collection[TopicName], *, timeout_seconds: float, needs_one: bool
+) -> dict[TopicName, str]:
+    """Return one configuration of every topic that tells it; the others are absent.
+
+    Raises:
+        KafkaException: `needs_one`, and nothing was answered at all.
+
+    Runs: driver, or a worker thread; blocks <= timeout_seconds + 0.5.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    found: dict[TopicName, str] = {}
+    names = sorted(topics)
+    for begin in range(0, len(names), _AT_ONCE):
+        some = [RawConfigResource(RawConfigResource.Type.TOPIC, name) for name in names[begin : begin + _AT_ONCE]]
+        left = max(0.1, deadline - time.monotonic())
+        asked = client.describe_configs(some, request_timeout=left).items()
+        told = _answers(asked, left, needs_one=needs_one and not found)
+        found |= {TopicName(r.name): str(c[option].value) for r, c in told if option in c}
+    return found
+
+
+def broker_option(
+    client: AdminClient, option: str, brokers: Collection[BrokerId], *, timeout_seconds: float, needs_one: bool
+) -> dict[BrokerId, str]:
+    """Return one configuration of every broker that answers, "" where it has none; each is asked itself, all at once.
+
+    Raises:
+        KafkaException: `needs_one`, and nothing was answered at all.
+
+    Runs: driver, or a worker thread; blocks <= timeout_seconds + 0.5.
     """
     asked = [
         pair
@@ -53,8 +79,8 @@ def roles(client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds
             [RawConfigResource(RawConfigResource.Type.BROKER, str(broker))], request_timeout=timeout_seconds
         ).items()
     ]
-    told = _answers(asked, timeout_seconds, needs_one=bool(asked))
-    return {BrokerId(int(r.name)): str(c[ROLES].value or "") if ROLES in c else "" for r, c in told}
+    told = _answers(asked, timeout_seconds, needs_one=needs_one)
+    return {BrokerId(int(r.name)): str(c[option].value or "") if option in c else "" for r, c in told}
 
 
 def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:

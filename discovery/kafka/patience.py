@@ -85,6 +85,8 @@ def retried(
     while (left := deadline - time.monotonic()) > 0:
         try:
             return act(max(_LEAST_SECONDS, min(left, answer_seconds)))
+        except TimeoutError:  # of a future: the client's own timer was late
+            last = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - a public name
         except KafkaException as exc:
             if not passes(exc.args[0]):
                 raise

@@ -1,26 +1,21 @@
 """Topics as a writer needs them: made, counted, and what they take."""
 
-import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclOperation,
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
+from discovery.kafka.inventory import broker_option, topic_option
 from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
+_LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
 COPIES = 3
 LEAST_IN_SYNC = 2
 """Copies that must have a record before it counts, where there are three: one broker may die, and none be wrong."""
@@ -169,31 +164,21 @@ class TopicAdmin:
     def offsets_retention_seconds(self, *, timeout_seconds: float) -> int | None:
         """Return how long every broker keeps a committed offset at least; None where none of them says.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
         deadline = time.monotonic() + timeout_seconds
-        found: list[int] = []
-        with contextlib.suppress(KafkaException, OutOfTimeError):
+        try:
             brokers = retried(lambda left: self._admin.list_topics(timeout=left), deadline).brokers
-            for broker_id in brokers:
-                resource = ConfigResource(ResourceType.BROKER, str(broker_id))
-                left = max(0.1, deadline - time.monotonic())
-                with contextlib.suppress(KafkaException, TimeoutError, KeyError, ValueError):
-                    told = self._admin.describe_configs([resource], request_timeout=left)[resource].result(left)
-                    found.append(int(str(told["offsets.retention.minutes"].value)) * 60)
-        return min(found, default=None)
+        except (KafkaException, OutOfTimeError):
+            return None
+        left = max(0.1, deadline - time.monotonic())
+        told = broker_option(self._admin, _RETENTION, list(brokers), timeout_seconds=left, needs_one=False)
+        return min((int(minutes) * 60 for minutes in told.values() if minutes), default=None)
 
     def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
         """Return `max.message.bytes` of each topic; one that may not be described is absent.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
-        deadline = time.monotonic() + timeout_seconds
-        resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
-        found: dict[TopicName, int] = {}
-        for topic, resource in resources.items():
-            left = max(0.1, deadline - time.monotonic())
-            with contextlib.suppress(KafkaException, KeyError, ValueError):
-                told = self._admin.describe_configs([resource], request_timeout=left)[resource].result(left)
-                found[topic] = int(str(told["max.message.bytes"].value))
-        return found
+        told = topic_option(self._admin, _LARGEST, topics, timeout_seconds=timeout_seconds, needs_one=False)
+        return {topic: int(value) for topic, value in told.items()}

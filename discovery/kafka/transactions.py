@@ -26,6 +26,7 @@ _POLL_EVERY_ROWS = 512
 _CONNECT_TRIES = 3
 _ASKED_TOPICS = 20
 _ANSWER_SECONDS = 5.0
+_LEAST_SECONDS = 0.001
 _BUFFER_KILOBYTES = 65_536
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
@@ -338,7 +339,7 @@ class Transaction:
         Raises:
             TransactionError: it failed, or its outcome is not known.
 
-        Runs: workers, once per task; blocks until `deadline` at most.
+        Runs: workers, once per task; blocks until `deadline` at most, and 5 s more to find out why it failed.
         """
         try:
             patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
@@ -346,10 +347,12 @@ class Transaction:
             raise TransactionError(f"{error}{self._refused_topic()}") from error
 
     def _refused_topic(self) -> str:
-        """Why a record may not have been taken: the commit itself says only that one was not."""
+        """Why a record may not have been taken: the commit itself says only that one was not. Asks for 5 s at most."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
         for topic in sorted(self._named)[:_ASKED_TOPICS]:
+            left = max(_LEAST_SECONDS, deadline - time.monotonic())
             try:
-                error = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+                error = self._producer.list_topics(topic, timeout=left).topics[topic].error
             except KafkaException:
                 return ""
             if error is not None and error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:  # noqa: SLF001 - a public name
@@ -368,10 +371,11 @@ def connect(producer: Producer, topic: TopicName, timeout_seconds: float) -> Non
     Raises:
         KafkaException: no broker in time.
 
-    Runs: workers and driver; blocks <= 3 x timeout_seconds.
+    Runs: workers and driver; blocks <= timeout_seconds.
     """
+    deadline = time.monotonic() + timeout_seconds
     for _ in range(_CONNECT_TRIES):
-        told: Any = producer.list_topics(topic, timeout=timeout_seconds)
+        told: Any = producer.list_topics(topic, timeout=max(_LEAST_SECONDS, deadline - time.monotonic()))
         if told.orig_broker_id >= 0:
             return
 

@@ -1,12 +1,14 @@
 """How calls to Kafka are tried again, and what a refusal says."""
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from discovery.core.errors import TransactionError
-from discovery.kafka.transactions import patiently
+from discovery.core.model import TopicName
+from discovery.kafka.transactions import connect, patiently
 
 
 def test_given_an_error_that_passes_when_tried_again_then_the_answer_counts() -> None:
@@ -47,3 +49,35 @@ def test_given_an_error_that_does_not_pass_when_tried_then_it_is_told_at_once_wi
 def test_given_no_time_when_asked_then_nothing_is_tried() -> None:
     with pytest.raises(TransactionError, match="could not ask in time: no time was left"):
         patiently(lambda _: pytest.fail("it was tried"), time.monotonic() - 1, "ask")
+
+
+def test_given_a_future_that_is_late_when_asked_then_it_is_asked_again() -> None:
+    answers: list[object] = [TimeoutError(), "answer"]
+
+    def act(_seconds: float) -> object:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert patiently(act, time.monotonic() + 60, "ask") == "answer"
+
+
+class Lists:
+    """A producer that knows bootstrap addresses alone, and notes how long it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[float] = []
+        self.orig_broker_id = -1
+
+    def list_topics(self, _topic: str, *, timeout: float) -> "Lists":
+        self.given.append(timeout)
+        return self
+
+
+def test_given_addresses_that_are_given_up_when_connected_then_all_tries_share_one_limit() -> None:
+    producer: Any = Lists()
+    connect(producer, TopicName("t"), 5.0)
+    assert len(producer.given) > 1
+    assert producer.given == sorted(producer.given, reverse=True)
+    assert 0 < producer.given[-1] < producer.given[0] <= 5.0
