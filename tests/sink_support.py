@@ -19,7 +19,8 @@ from spark_jobs.sink.preflight import prepare
 from spark_jobs.sink.writer import LaneReport, LaneWriter, confirm
 
 _ATTEMPTS = itertools.count()
-READ_SECONDS = 30.0
+READ_SECONDS = 60.0
+"""Longer than `transactionTimeout` below: what a failed attempt sent is settled by the brokers after that."""
 
 
 @dataclass

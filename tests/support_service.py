@@ -16,6 +16,7 @@ import httpx
 
 from tests.support import eventually
 
+_STARTING_SECONDS = 20.0
 _MAIN = "from discovery.cli import main; main()"
 
 
@@ -70,8 +71,14 @@ class ServiceProcess:
         return self.process.wait(30), time.monotonic() - began
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        """Ask the API."""
-        return httpx.get(self.api + path, headers=headers, timeout=30, trust_env=False)
+        """Ask the API; a service whose loops are only being started is asked again."""
+        until = time.monotonic() + _STARTING_SECONDS
+        while True:
+            answer = httpx.get(self.api + path, headers=headers, timeout=30, trust_env=False)
+            starting = answer.status_code == 503 and "try again" in answer.text
+            if not starting or time.monotonic() > until:
+                return answer
+            time.sleep(0.05)
 
     def probe(self, path: str) -> httpx.Response:
         """Ask the probe listener."""

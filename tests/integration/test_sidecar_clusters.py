@@ -121,7 +121,7 @@ def test_given_the_how_to_when_an_operator_does_what_it_says_then_every_question
         kafka.call("topic_create", TOPIC, 6, 3)
         servers = f"{kafka.bootstrap_servers},127.0.0.1:1"
         with ServiceProcess(*serve_arguments(servers, tmp_path / "state"), log=tmp_path / "log") as service:
-            eventually(lambda: service.json("/v1/status").get("partitions") == 6, DEADLINE, "the partitions")
+            eventually(lambda: service.json("/v1/status")["partitions"] == 6, DEADLINE, "the partitions")
             eventually(lambda: service.json("/v1/status")["brokers"]["unasked"] == 0, DEADLINE, "all verdicts")
             own_list = ["127.0.0.1:1", "removed:9092", kafka.bootstrap_servers.split(",")[0]]
             report = {"instance": "one", "positions": {TOPIC: {"0": 0}}, "bootstrap_servers": own_list}
