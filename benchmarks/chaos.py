@@ -26,7 +26,7 @@ def section(result: dict[str, Any]) -> str:
     ]
     if points:
         lines += [f"Two seeds, one of kills and one of stops, pass each of the {points} points once.", ""]
-    return "\n".join([*lines, table(results), "", *result.get("notes", ())])
+    return "\n".join([*lines, table(results)])
 
 
 def main(file: Path) -> None:

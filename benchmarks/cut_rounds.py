@@ -23,10 +23,10 @@ def section(result: dict[str, Any]) -> str:
         )
     total = (
         f"{result['records']} records acknowledged, each delivered once; {result['cuts']} batches were cut; "
-        f"{result['drivers']} drivers; seed {result['seed']}. {result.get('note', '')}"
+        f"{result['drivers']} drivers; seed {result['seed']}."
     )
     head = [
         "| also killed | rounds | rows of every living partition again | median | longest |",
         "|---|---|---|---|---|",
     ]
-    return "\n".join([_TEXT, "", *head, *rows, "", total.rstrip(), ""])
+    return "\n".join([_TEXT, "", *head, *rows, "", total, ""])

@@ -3,7 +3,8 @@
 `core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
 `<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or
 into several files by its `charts(result)`; where the module has a `PAGE`, that page of the documentation is its
-`page(result)`. `peers.json` has a table in the README too.
+`page(result)`. What is true of that run alone stands in its `remarks`, lines of text. `peers.json` has a table in the
+README too.
 """
 
 import importlib
@@ -138,7 +139,8 @@ def _section(path: Path) -> str:
     told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     module = importlib.import_module(f"benchmarks.{path.stem}")
     text: str = module.section(result)
-    return f"{text.rstrip()}\n\nEnvironment: {told}.\n"
+    remarks = "\n".join(result.get("remarks", ()))
+    return "\n\n".join([text.rstrip(), *([remarks] if remarks else ()), f"Environment: {told}.\n"])
 
 
 def draw() -> None:

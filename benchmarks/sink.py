@@ -337,8 +337,7 @@ def section(result: Result) -> str:
             )
     lines += list(_latency_lines(result))
     loads = ", ".join(f"{name} {result[name]['load_average']}" for name in CASES if name in result)
-    remarks = [line for name in CASES for line in result.get(name, {}).get("remark", ())]
-    return "\n".join([*lines, "", *NOTES, *remarks, "", f"Load averages before and after: {loads}."])
+    return "\n".join([*lines, "", *NOTES, "", f"Load averages before and after: {loads}."])
 
 
 def _latency_lines(result: Result) -> Iterator[str]:

@@ -53,9 +53,7 @@ NOTES = (
     "leaders; and where the killed pair holds two of three copies of the transaction log, which by default takes",
     "nothing with fewer than two (`transaction.state.log.min.isr`), until one of them returns. The cases with that",
     "ledger ran with 1, the one marked with the default. The ledger's own topic has three copies and takes nothing",
-    "with fewer than two either: with it in Kafka three rounds killed the same pair, 5 and 6, and only those were not",
-    "over after 12 s; that the pair held two of its copies is the likely cause, not looked up. The others took",
-    "4.5-7.5 s.",
+    "with fewer than two either.",
 )
 _IN_KAFKA = {"sourceId": "stall", "cutLedger": "kafka"}
 _TWO_MAY_DIE = {"transaction.state.log.min.isr": "1"}

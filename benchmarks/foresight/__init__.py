@@ -11,12 +11,7 @@ removals are drawn, the doctor and the removal gate say what will happen, then r
 killed. The doctor sees addresses only, not what was drawn. A prediction of 0 or 100 % is right if every start ends
 so; any other if the share that failed is not one that it would bring less than once in a thousand times. Times are
 means over all starts, failed ones included; under a second counts as one. A removal is right if exactly those uses
-broke (reading, writing with acks=all, groups) that were foretold.
-
-The run below had a busy machine (load average 9-20). What went wrong in it was played again with 250 starts each: the
-list of six living (0.9 s said, 1.6 s happened) took 0.95 s, so its miss was chance; the one with five black holes, four
-refusing and a silent entry failed 7 times in 250, where never was said. If its one living entry comes last, 29.5 s of
-its 30 are gone by the timeouts alone, and a consumer noticed each dead entry 0.1-0.25 s later than that."""
+broke (reading, writing with acks=all, groups) that were foretold."""
 
 
 def section(result: Mapping[str, Any]) -> str:

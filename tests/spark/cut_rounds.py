@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.family import command_line, descendants
 from benchmarks.harness import environment, say
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
@@ -116,10 +117,10 @@ class Exercise:
             self._driver.start()
             self.runs.append(self._query())
             return
-        name = b"pyspark.daemon" if victim == "worker" else b"CoarseGrainedExecutorBackend"
-        eventually(lambda: _descendants(name), 60, f"one {victim} at least")
+        word = "pyspark.daemon" if victim == "worker" else "CoarseGrainedExecutorBackend"
+        eventually(lambda: _below(word), 60, f"one {victim} at least")
         with contextlib.suppress(ProcessLookupError, IndexError):  # one that ended by itself is as dead
-            os.kill(_descendants(name)[0], signal.SIGKILL)
+            os.kill(_below(word)[0], signal.SIGKILL)
 
     def _passed(self, goal: dict[int, int]) -> bool:
         reached = Counter[int]()
@@ -128,30 +129,9 @@ class Exercise:
         return all(reached[partition] >= offset for partition, offset in goal.items())
 
 
-def _descendants(name: bytes) -> list[int]:
+def _below(word: str) -> list[int]:
     """Return the processes below this one whose command line has a word in it: daemons of workers, or executors."""
-    parents = {int(stat.parent.name): _parent(stat) for stat in Path("/proc").glob("[0-9]*/stat")}
-    return [pid for pid in parents if _below(pid, parents) and name in _command(pid)]
-
-
-def _below(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid != os.getpid():
-        pid = parents[pid]
-    return pid == os.getpid()
-
-
-def _parent(stat: Path) -> int:
-    try:
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0  # gone in the meantime
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [pid for pid in descendants(os.getpid()) if word in command_line(pid)]
 
 
 def run(rounds: int, seed: int) -> dict[str, object]:
