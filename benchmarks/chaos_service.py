@@ -11,7 +11,6 @@ A seed that fails is played again with parts of its plan left out, until nothing
 """
 
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -24,13 +23,12 @@ from typing import Any
 import httpx
 
 from benchmarks.harness import environment, say, write_result
-from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, is_true
+from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, freeze, is_true
 from tests.fakes.mock_cluster import MockCluster
 from tests.support_service import ServiceProcess, serve_arguments
 
 SEEDS = 200
 ALL = TOPICS * PARTITIONS
-_START_SECONDS = 60.0
 _FAULTS = ("move", "orphan", "down", "slow", "freeze", "kill", "kill in silence", "damage", "heal")
 Plan = Sequence[tuple[str, int]]
 """What to do, each with a seed of its own: leaving one out changes no other."""
@@ -60,7 +58,6 @@ class Scene:
 
     def begin(self) -> None:
         """Wait until the first view is complete and on disk."""
-        self._wait_for_the_loop()
         self.heal()
         self.look()
 
@@ -71,9 +68,7 @@ class Scene:
             case "kill" | "kill in silence" | "damage":
                 self._kill(silent=fault == "kill in silence", damaged=fault == "damage")
             case "freeze":
-                self.service.send(signal.SIGSTOP)
-                time.sleep(self.world.draw.uniform(0.2, 2.0))
-                self.service.send(signal.SIGCONT)
+                freeze(self.service, self.world.draw.uniform(0.2, 2.0))
             case "heal":
                 self.heal()
             case _:
@@ -114,18 +109,11 @@ class Scene:
         if damaged:
             self._damage()
         self.service = self._started()
-        self._wait_for_the_loop()
         if damaged:
             self._generation = 0  # it may know nothing of what it was, and then must learn it anew
         elif self._generation:  # with its state damaged and no broker in reach it may have served nothing since
             told = self.look()
             _must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
-
-    def _wait_for_the_loop(self) -> None:
-        until = time.monotonic() + _START_SECONDS
-        while self.service.get("/v1/status").status_code != 200:  # noqa: PLR2004 - not before it has begun
-            _must(time.monotonic() < until, f"no status {_START_SECONDS:g} s after the start")
-            time.sleep(0.05)
 
     def _damage(self) -> None:
         """Cut a file of its state off, or flip a byte in it."""

@@ -23,7 +23,7 @@ import httpx
 
 from benchmarks.family import descriptors, resident_mib, threads
 from benchmarks.harness import environment, say, write_result
-from benchmarks.slope import slope
+from benchmarks.slope import Slope, slope
 from tests.fakes.mock_cluster import MockCluster
 from tests.support_service import ServiceProcess, serving
 
@@ -101,7 +101,13 @@ def soak(minutes: float, seed: int) -> Result:
         world.make_topics()
         service = stack.enter_context(serving(world.kafka.bootstrap_servers, folder))
         stack.enter_context(_following(service))
-        faults = (world.move, world.orphan, world.down, world.slow, lambda: _freeze(service, world.draw))
+        faults = (
+            world.move,
+            world.orphan,
+            world.down,
+            world.slow,
+            lambda: freeze(service, world.draw.uniform(0.5, 3.0)),
+        )
         watch = Watch(service, folder / "state")
         rounds = []
         until = time.monotonic() + minutes * 60
@@ -207,9 +213,10 @@ def _follow(service: ServiceProcess, ended: threading.Event) -> None:
                 ended.wait(0.5)
 
 
-def _freeze(service: ServiceProcess, draw: random.Random) -> None:
+def freeze(service: ServiceProcess, seconds: float) -> None:
+    """Stop the service's process for a while."""
     service.send(signal.SIGSTOP)
-    time.sleep(draw.uniform(0.5, 3.0))
+    time.sleep(seconds)
     service.send(signal.SIGCONT)
 
 
@@ -227,7 +234,7 @@ def is_true(service: ServiceProcess, world: World) -> bool:
 
 
 def _grows(told: Result) -> bool:
-    return bool(told["an_hour"] - told["either_way"] > 0)
+    return Slope(an_hour=told["an_hour"], either_way=told["either_way"]).grows
 
 
 def section(result: Result) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import trustme
 from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -23,6 +24,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support_acls import AUTHORIZER, DENY, rule
 
 STORE_PASSWORD, KEY_PASSWORD = "Store-Secret-1", "Key-Secret-2"
 USER, USER_PASSWORD = "alice", "User-Secret-3"
@@ -121,11 +123,7 @@ def secured_settings(made: Certificates, *, brokers: int = 1) -> ClusterSettings
     """Configure brokers with a plain listener for the tests themselves and one per kind of security."""
     oauth = f'{OAUTH_MODULE} required unsecuredLoginStringClaim_sub="broker";'
     # A topic without rules is anybody's, so rules concern the tests that make some.
-    authorizer = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "allow.everyone.if.no.acl.found": "true",
-    }
+    authorizer = {**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
     return ClusterSettings(
         brokers=brokers,
         extra_properties=authorizer,
@@ -251,17 +249,5 @@ def add_users(cluster: LocalKafka) -> None:
 
 def deny_reading(cluster: LocalKafka, topic: str) -> None:
     """Let the user see a topic and not read it."""
-    library: Any = kafka_admin
-    admin = library.AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    rules = [
-        library.AclBinding(
-            library.ResourceType.TOPIC, topic, library.ResourcePatternType.LITERAL,
-            f"User:{USER}", "*", operation, permission,
-        )
-        for operation, permission in (
-            (library.AclOperation.DESCRIBE, library.AclPermissionType.ALLOW),
-            (library.AclOperation.READ, library.AclPermissionType.DENY),
-        )
-    ]  # fmt: skip
-    for done in admin.create_acls(rules, request_timeout=20).values():
-        done.result(timeout=30)
+    rule(cluster, USER, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+    rule(cluster, USER, ResourceType.TOPIC, topic, AclOperation.READ, permission=DENY)

@@ -44,6 +44,19 @@ class ArtifactSet:
         return parse_checksums((Path(__file__).parent / self.checksum_file).read_text())
 
 
+def _client(version: str, checksum_file: str) -> ArtifactSet:
+    """Return Kafka's client alone, with the logging it was made for."""
+    return ArtifactSet(
+        folder_name=f"kafka-clients-{version}",
+        title=f"Kafka's client {version}",
+        checksum_file=checksum_file,
+        dependencies=(
+            Dependency(organisation="org.apache.kafka", name="kafka-clients", revision=version),
+            Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
+        ),
+    )
+
+
 KAFKA = ArtifactSet(
     folder_name="kafka-4.1.0",
     title="Apache Kafka 4.1.0",
@@ -55,24 +68,8 @@ KAFKA = ArtifactSet(
         Dependency(organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.24.3"),
     ),
 )
-OLD_CLIENT = ArtifactSet(
-    folder_name="kafka-clients-2.6.3",
-    title="Kafka's client 2.6.3",
-    checksum_file="jars_client_2_6.txt",
-    dependencies=(
-        Dependency(organisation="org.apache.kafka", name="kafka-clients", revision="2.6.3"),
-        Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
-    ),
-)
-OLDEST_CLIENT = ArtifactSet(
-    folder_name="kafka-clients-2.4.1",
-    title="Kafka's client 2.4.1",
-    checksum_file="jars_client_2_4.txt",
-    dependencies=(
-        Dependency(organisation="org.apache.kafka", name="kafka-clients", revision="2.4.1"),
-        Dependency(organisation="org.slf4j", name="slf4j-api", revision="1.7.30"),
-    ),
-)
+OLD_CLIENT = _client("2.6.3", "jars_client_2_6.txt")
+OLDEST_CLIENT = _client("2.4.1", "jars_client_2_4.txt")
 NATIVE_CONNECTOR = ArtifactSet(
     folder_name="spark-sql-kafka-4.2.0",
     title="Spark's own Kafka connector 4.2.0",

@@ -8,24 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from discovery.localkafka.admin import Admin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ADMIN_USER, ClusterSettings
+from tests.support_acls import AUTHORIZER, rule
 
 pytestmark = pytest.mark.kafka
-ACLS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": f"User:ANONYMOUS;User:{ADMIN_USER}",
-}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -33,19 +23,13 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 def cluster() -> Iterator[LocalKafka]:
     """Four brokers that check permissions; `alice` may describe one topic."""
     settings = ClusterSettings(
-        brokers=4, sasl_users={"alice": "secret"}, extra_properties=ACLS, controller_properties=ACLS
+        brokers=4, sasl_users={"alice": "secret"}, extra_properties=AUTHORIZER, controller_properties=AUTHORIZER
     )
     with LocalKafka(settings) as made:
         made.create_topic("kept", assignment=[[1, 2, 4], [2, 3, 1]], config={"min.insync.replicas": "2"})
         made.create_topic("only", assignment=[[4]])
         made.create_topic("strict", assignment=[[1, 2, 4]], config={"min.insync.replicas": "3"})
-        admin = AdminClient({"bootstrap.servers": made.bootstrap_servers, **made.client_options})
-        allowed = AclBinding(
-            ResourceType.TOPIC, "kept", ResourcePatternType.LITERAL, "User:alice", "*",
-            AclOperation.ALL, AclPermissionType.ALLOW,
-        )  # fmt: skip
-        for future in admin.create_acls([allowed]).values():
-            future.result(20)
+        rule(made, "alice", ResourceType.TOPIC, "kept", AclOperation.ALL)
         yield made
 
 

@@ -4,30 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.properties import ADMIN_USER, PLAIN_LOGIN, ClusterSettings
+from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from spark_jobs.sink.options import DEFAULT_LEDGER_TOPIC
 from spark_jobs.sink.writer import Outcome
 from tests.sink_support import Sink
 from tests.support import eventually
+from tests.support_acls import AUTHORIZER, PREFIXED, rule
 
 pytestmark = pytest.mark.kafka
-ACLS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": f"User:ANONYMOUS;User:{ADMIN_USER}",
-}
 USER, PASSWORD, TOPIC = "alice", "secret", "orders"
-LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 READ, WRITE, DESCRIBE, CREATE = (
     AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE
 )  # fmt: skip
@@ -37,20 +26,11 @@ READ, WRITE, DESCRIBE, CREATE = (
 def cluster() -> Iterator[LocalKafka]:
     """One broker that checks permissions."""
     settings = ClusterSettings(
-        brokers=1, sasl_users={USER: PASSWORD}, extra_properties=ACLS, controller_properties=ACLS
+        brokers=1, sasl_users={USER: PASSWORD}, extra_properties=AUTHORIZER, controller_properties=AUTHORIZER
     )
     with LocalKafka(settings) as made:
         made.create_topic(TOPIC, partitions=1, replication_factor=1)
         yield made
-
-
-def allow(
-    cluster: LocalKafka, kind: ResourceType, name: str, pattern: ResourcePatternType, *rights: AclOperation
-) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **cluster.client_options, "log_level": 0})
-    rules = [AclBinding(kind, name, pattern, f"User:{USER}", "*", right, AclPermissionType.ALLOW) for right in rights]
-    for done in admin.create_acls(rules, request_timeout=20).values():
-        done.result(30)
 
 
 def refused_until_named(sink: Sink, said: str) -> None:
@@ -85,15 +65,15 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
     sink = Sink(cluster, tmp_path, sink_id="orders-eu", topic=TOPIC, more=more)
     with pytest.raises(ConfigError, match=f"topic {TOPIC}: .*; allow WRITE and DESCRIBE on it"):
         sink.plan()
-    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, DESCRIBE)
+    rule(cluster, USER, ResourceType.TOPIC, TOPIC, DESCRIBE)
     refused_until_named(sink, f"topic: this login may not write to topic {TOPIC}; allow WRITE on it")
-    allow(cluster, ResourceType.TOPIC, TOPIC, LITERAL, WRITE)
+    rule(cluster, USER, ResourceType.TOPIC, TOPIC, WRITE)
     refused_until_named(sink, f"topic {DEFAULT_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
-    allow(cluster, ResourceType.TOPIC, DEFAULT_LEDGER_TOPIC, LITERAL, READ, DESCRIBE, CREATE)
+    rule(cluster, USER, ResourceType.TOPIC, DEFAULT_LEDGER_TOPIC, READ, DESCRIBE, CREATE)
     refused_until_named(sink, "sinkId: the brokers refuse transactional id 'orders-eu-preflight'; allow WRITE and DES")
-    allow(cluster, ResourceType.TRANSACTIONAL_ID, "orders-eu", PREFIXED, WRITE, DESCRIBE)
+    rule(cluster, USER, ResourceType.TRANSACTIONAL_ID, "orders-eu", WRITE, DESCRIBE, pattern=PREFIXED)
     refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")
-    allow(cluster, ResourceType.GROUP, "__spark_sink.", PREFIXED, READ, DESCRIBE)
+    rule(cluster, USER, ResourceType.GROUP, "__spark_sink.", READ, DESCRIBE, pattern=PREFIXED)
     eventually(lambda: written(sink), 60, "a batch with the rights that are listed")
 
 

@@ -76,7 +76,7 @@ def test_given_a_least_batch_when_too_few_records_are_there_then_both_sources_wa
     produce(kafka_cluster.bootstrap_servers, topic_name, "c", "d", "e")
     patient.wait_rows(8)
     # A first batch of nothing comes where the topic is so new that its leader has not told where it ends.
-    assert [rows for rows in patient.batches if rows] == [3, 5]
+    assert patient.batches in ([3, 5], [0, 3, 5])
 
 
 def test_given_both_limits_when_read_to_the_end_then_nothing_is_left_behind(
