@@ -81,17 +81,21 @@ generate: setup ## Write the rules, dashboards and manifests of deploy/ again fr
 test: check tools ## Everything above, then real brokers and real Spark, two suites side by side (30 minutes)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-kafka test-spark
 
+# These start Spark processes of their own; here, so that both suites take as long.
+OWN_SPARK := tests/spark/test_soak.py tests/spark/test_dau.py
+
 .PHONY: test-kafka
 test-kafka: setup tools ## Real brokers: the adapters, the service, the tools, what is deployed
 	@mkdir -p build
 	@echo "real brokers: the output comes when they are through (build/test-kafka.log)"
 	@$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy > build/test-kafka.log 2>&1 \
-	  && $(BIN)/python -m pytest tests/page >> build/test-kafka.log 2>&1; \
+	  && $(BIN)/python -m pytest tests/page >> build/test-kafka.log 2>&1 \
+	  && $(BIN)/python -m pytest --durations 5 $(OWN_SPARK) >> build/test-kafka.log 2>&1; \
 	  code=$$?; cat build/test-kafka.log; exit $$code # the page apart: Playwright leaves an event loop running
 
 .PHONY: test-spark
 test-spark: setup ## Real Spark on real brokers
-	$(BIN)/python -m pytest --durations 30 tests/spark
+	$(BIN)/python -m pytest --durations 30 tests/spark $(OWN_SPARK:%=--ignore=%)
 
 .PHONY: test-page
 test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)

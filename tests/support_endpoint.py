@@ -17,7 +17,7 @@ from discovery.localkafka.java import java_command
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-_TOOL_SECONDS = 90.0
+_TOOL_SECONDS = 240.0
 READY_SECONDS = 30.0
 
 

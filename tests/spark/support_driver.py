@@ -15,8 +15,8 @@ from typing import Any, Self
 from tests.spark.support_oracle import Row
 from tests.support import eventually
 
-_ANSWER_SECONDS = 90.0
-ROW_SECONDS = 90.0
+_ANSWER_SECONDS = 180.0
+ROW_SECONDS = 180.0
 BUG_PHRASE = "BUG in kafka-discovery"
 
 

@@ -33,7 +33,7 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
             work = folder / f"worker-{number}"
             worker = [f"{_DEPLOY}.worker.Worker", "--host", _HOST, "-c", "1", "-m", "1g", "-d", str(work)]
             stack.enter_context(_running([*worker, "--webui-port", "0", url], folder / f"worker-{number}.log"))
-        eventually(lambda: _registered(ui) == workers, 90, f"{workers} workers at {url}")
+        eventually(lambda: _registered(ui) == workers, 180, f"{workers} workers at {url}")
         yield url
 
 
