@@ -20,21 +20,25 @@ class Supervisor:
         """Start nothing yet."""
         self._cycle = cycle
         self._stop = threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self.bugs = 0
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="kafka-discovery loop", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kafka-discovery loop", daemon=True)
+                self._thread.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         """Ask the thread to end and wait for it, at most `timeout_seconds`."""
         self._stop.set()
         self._cycle.inbox.put(Barrier(threading.Event()))
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout_seconds)
+        with self._starting:  # a thread that is being started cannot be waited for
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_seconds)
 
     def note_bug(self, where: str, error: Exception) -> None:
         """Log an exception nobody expected, with its traceback and the fixed phrase, and count it."""

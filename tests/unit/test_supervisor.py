@@ -1,0 +1,54 @@
+"""The thread of a loop, begun and ended at the same time."""
+
+import queue
+import threading
+from typing import Any
+
+import pytest
+
+from discovery.loop.supervisor import Supervisor
+
+
+class Idle:
+    """A cycle in which nothing happens."""
+
+    calm_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def turn(self, _first: object) -> float:
+        return 60.0
+
+
+def test_given_a_thread_that_is_being_started_when_stopped_then_it_is_waited_for_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    class SlowToStart(threading.Thread):
+        def start(self) -> None:
+            entered.set()
+            go.wait(10)
+            super().start()
+
+    cycle: Any = Idle()
+    made = Supervisor(cycle)
+    ended: list[str] = []
+    starting = threading.Thread(target=made.start)
+
+    def stop() -> None:
+        made.stop()
+        ended.append("stop")
+
+    stopping = threading.Thread(target=stop)
+    monkeypatch.setattr(threading, "Thread", SlowToStart)
+    starting.start()
+    entered.wait(10)
+    stopping.start()
+    stopping.join(0.1)
+    go.set()
+    for thread in (starting, stopping):
+        thread.join(10)
+    assert ended == ["stop"]
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, SlowToStart)]
