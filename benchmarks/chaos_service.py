@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import httpx
 
 from benchmarks.harness import environment, say, write_result
+from benchmarks.seeds import BrokenPromiseError, Plan, damage, drawn, must, shrunk
 from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, freeze, is_true
 from tests.fakes.mock_cluster import MockCluster
 from tests.support_service import ServiceProcess, serve_arguments
@@ -30,18 +30,11 @@ from tests.support_service import ServiceProcess, serve_arguments
 SEEDS = 200
 ALL = TOPICS * PARTITIONS
 _FAULTS = ("move", "orphan", "down", "slow", "freeze", "kill", "kill in silence", "damage", "heal")
-Plan = Sequence[tuple[str, int]]
-"""What to do, each with a seed of its own: leaving one out changes no other."""
 
 
-class BrokenPromiseError(AssertionError):
-    """What must hold did not."""
-
-
-def drawn(seed: int) -> Plan:
+def plan_of(seed: int) -> Plan:
     """Return the plan of a seed."""
-    draw = random.Random(seed)
-    return [(draw.choice(_FAULTS), draw.randrange(1 << 30)) for _ in range(draw.randint(3, 9))]
+    return drawn(seed, _FAULTS, least=3, most=9)
 
 
 class Scene:
@@ -80,8 +73,8 @@ class Scene:
     def look(self) -> dict[str, Any]:
         """Ask how it is, and hold it to what it has said before."""
         status: dict[str, Any] = self.service.json("/v1/status")
-        _must(status["generation"] >= self._generation, f"generation {status['generation']} after {self._generation}")
-        _must(status["partitions"] in {0, ALL} and (status["partitions"] == ALL or not self._generation), f"{status}")
+        must(status["generation"] >= self._generation, f"generation {status['generation']} after {self._generation}")
+        must(status["partitions"] in {0, ALL} and (status["partitions"] == ALL or not self._generation), f"{status}")
         self._generation = status["generation"]
         return status
 
@@ -90,16 +83,14 @@ class Scene:
         self.world.heal()
         until = time.monotonic() + HEAL_SECONDS
         while not is_true(self.service, self.world):
-            _must(
-                time.monotonic() < until, f"not the truth after {HEAL_SECONDS:g} s: {self.service.json('/v1/status')}"
-            )
+            must(time.monotonic() < until, f"not the truth after {HEAL_SECONDS:g} s: {self.service.json('/v1/status')}")
             time.sleep(0.2)
 
     def end(self) -> None:
         """End the service, and read what it has written."""
         self.service.end()
         written = self.service.log.read_text()
-        _must("BUG in" not in written, written[-2000:])
+        must("BUG in" not in written, written[-2000:])
 
     def _kill(self, *, silent: bool, damaged: bool) -> None:
         self.service.end()  # SIGKILL
@@ -107,24 +98,13 @@ class Scene:
             for broker in range(1, BROKERS + 1):
                 self.world.kafka.call("broker_set_down", broker)
         if damaged:
-            self._damage()
+            damage(self._folder / "state", self.world.draw)
         self.service = self._started()
         if damaged:
             self._generation = 0  # it may know nothing of what it was, and then must learn it anew
         elif self._generation:  # with its state damaged and no broker in reach it may have served nothing since
             told = self.look()
-            _must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
-
-    def _damage(self) -> None:
-        """Cut a file of its state off, or flip a byte in it."""
-        files = sorted(file for file in (self._folder / "state").rglob("*.json"))
-        for file in files:
-            held = bytearray(file.read_bytes())
-            if held and self.world.draw.random() < 0.5:  # noqa: PLR2004 - a coin
-                held[self.world.draw.randrange(len(held))] ^= 0xFF
-            else:
-                del held[self.world.draw.randrange(len(held) + 1) :]
-            file.write_bytes(held)
+            must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
 
     def _started(self) -> ServiceProcess:
         service = ServiceProcess(*self._arguments, log=self._folder / "service.log")
@@ -133,11 +113,6 @@ class Scene:
         except BaseException:
             service.end()
             raise
-
-
-def _must(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as a sentence
-    if not holds:
-        raise BrokenPromiseError(otherwise)
 
 
 def play(plan: Plan) -> str:
@@ -157,20 +132,10 @@ def play(plan: Plan) -> str:
     return ""
 
 
-def shrunk(plan: Plan, *, fails: Callable[[Plan], object] = play) -> Plan:
-    """Return a part of a failing plan that still fails, and of which nothing can be left out."""
-    kept = list(plan)
-    for index in reversed(range(len(kept))):
-        shorter = kept[:index] + kept[index + 1 :]
-        if fails(shorter):
-            kept = shorter
-    return kept
-
-
 def _played(seed: int) -> dict[str, Any]:
-    plan = drawn(seed)
+    plan = plan_of(seed)
     broken = play(plan)
-    least = shrunk(plan) if broken else ()
+    least = shrunk(plan, fails=play) if broken else ()
     say(f"seed {seed}: {broken[:300] or 'held'} ({', '.join(fault for fault, _ in least or plan)})")
     return {"seed": seed, "faults": [fault for fault, _ in plan], "broken": broken[:500], "least": list(least)}
 

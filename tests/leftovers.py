@@ -8,7 +8,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -55,18 +55,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def running(mark: str) -> dict[ProcessIdentity, str]:
     """Return the keepers and JVMs of local clusters that carry a session's mark, with what they are."""
-    wanted = f"{MARK}={mark}".encode()
     found: dict[ProcessIdentity, str] = {}
+    for pid, arguments in carrying(mark):
+        if _MAINS.intersection(arguments) and (identity := identify(pid)):
+            found[identity] = b" ".join(arguments[-4:]).decode(errors="replace").strip()
+    return found
+
+
+def carrying(mark: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield all processes that carry a mark, whoever their parent is now, and how each was started."""
+    wanted = f"{MARK}={mark}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             arguments = (process / "cmdline").read_bytes().split(b"\0")
-            if not _MAINS.intersection(arguments) or wanted not in (process / "environ").read_bytes().split(b"\0"):
-                continue
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                yield int(process.name), arguments
         except OSError:
             continue  # it ended while we looked, or is another user's
-        if identity := identify(int(process.name)):
-            found[identity] = b" ".join(arguments[-4:]).decode(errors="replace").strip()
-    return found
 
 
 def end(left: Mapping[ProcessIdentity, str]) -> None:

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import httpx
@@ -23,8 +23,15 @@ _MAIN = "from discovery.cli import main; main()"
 class ServiceProcess:
     """`kafka-discovery serve` with free ports; ends with the block, however it ends."""
 
-    def __init__(self, *arguments: str, log: Path, program: Sequence[str] = ("-c", _MAIN, "serve")) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        log: Path,
+        program: Sequence[str] = ("-c", _MAIN, "serve"),
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.log = log
+        self._environment = {**os.environ, **variables}
         self._command = [sys.executable, *program, *arguments]
         self.api = self.probes = ""
         self.process: subprocess.Popen[str] | None = None
@@ -33,7 +40,12 @@ class ServiceProcess:
         """Start and wait until both listeners answer."""
         with self.log.open("a") as errors:
             self.process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.PIPE, text=True
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.PIPE,
+                text=True,
+                env=self._environment,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,22 +47,33 @@ def _read(bootstrap: str, topic: str, *, committed: bool) -> Iterator[Seen | Non
 def tailing(bootstrap: str, topic: str) -> Iterator[list[Seen]]:
     """Read committed records all the while; the list grows."""
     found: list[Seen] = []
+
+    def take(message: Any) -> None:
+        if (seen := _seen(message)) is not None:
+            found.append(seen)
+
+    with following(bootstrap, topic, take):
+        yield found
+
+
+@contextmanager
+def following(bootstrap: str, topic: str, take: Callable[[Any], None]) -> Iterator[None]:
+    """Hand every committed record of a topic over, from its beginning, on a thread, until the block ends."""
     over = threading.Event()
     consumer = _consumer(bootstrap, committed=True)
     reached = dict.fromkeys(_assign(consumer, topic), 0)
 
-    def take(message: Any) -> bool:
+    def took(message: Any) -> bool:
         """Take in one message; False: the reader stands still there and must be sent on."""
         if (error := message.error()) is not None:
             return bool(error.code() == KafkaError._PARTITION_EOF)
         reached[message.partition()] = message.offset() + 1
-        if (seen := _seen(message)) is not None:
-            found.append(seen)
+        take(message)
         return True
 
     def follow() -> None:
         while not over.is_set():
-            taken = [take(message) for message in consumer.consume(500, _TAIL_POLL_SECONDS)]
+            taken = [took(message) for message in consumer.consume(500, _TAIL_POLL_SECONDS)]
             if not all(taken):
                 # A leader that has just come may know nothing yet: librdkafka then never reads that partition again.
                 over.wait(_TAIL_POLL_SECONDS)
@@ -71,7 +82,7 @@ def tailing(bootstrap: str, topic: str) -> Iterator[list[Seen]]:
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:
-        yield found
+        yield
     finally:
         over.set()
         thread.join(10)
@@ -80,20 +91,22 @@ def tailing(bootstrap: str, topic: str) -> Iterator[list[Seen]]:
 
 def stable_ends(bootstrap: str, topic: str, *, patience_seconds: float) -> Mapping[Place, tuple[int, int]]:
     """Return last stable offset and high watermark of each partition, as soon as they agree or the time is up."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + patience_seconds
     while True:
-        partitions = _partitions(admin, topic)
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, number): latest for number in partitions}
-        ends: list[dict[Place, int]] = [
-            {(tp.topic, tp.partition): future.result().offset for tp, future in found.items()}
-            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            for found in [admin.list_offsets(asked, isolation_level=level, request_timeout=10)]
-        ]
+        ends = [ends_of(bootstrap, topic, committed=committed) for committed in (True, False)]
         if ends[0] == ends[1] or time.monotonic() > deadline:
             return {place: (ends[0][place], ends[1][place]) for place in ends[0]}
         time.sleep(0.1)
+
+
+def ends_of(bootstrap: str, topic: str, *, committed: bool) -> Mapping[Place, int]:
+    """Return how far each partition can be read now: to its last stable offset, or to its high watermark."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, number): latest for number in _partitions(admin, topic)}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    found = admin.list_offsets(asked, isolation_level=level, request_timeout=10)
+    return {(place.topic, place.partition): future.result().offset for place, future in found.items()}
 
 
 def sentinels_read(bootstrap: str, topic: str, *, deadline_seconds: float = 30.0) -> bool:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_service import BrokenPromiseError, Scene, play
+from benchmarks.chaos_service import Scene, play
+from benchmarks.seeds import BrokenPromiseError
 from benchmarks.soak_service import BROKERS
 from tests.fakes.mock_cluster import MockCluster
 

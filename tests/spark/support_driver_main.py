@@ -51,10 +51,19 @@ class Driver:
         self._queries[name] = timed.start()
         return str(self._queries[name].runId)
 
-    def do_copy(self, *, name: str, lanes: int, source: dict[str, str], sink: dict[str, str], checkpoint: str) -> str:
+    def do_copy(
+        self,
+        *,
+        name: str,
+        lanes: int,
+        source: dict[str, str],
+        sink: dict[str, str],
+        checkpoint: str,
+        by: str = "key",
+    ) -> str:
         """Start a query that copies a topic through the exactly-once sink."""
         frame = self._spark.readStream.format("kafka-discovery").options(**source).load().select("key", "value")
-        writer = with_lanes(frame, "key", lanes=lanes).writeStream.format("kafka-discovery").options(**sink)
+        writer = with_lanes(frame, by, lanes=lanes).writeStream.format("kafka-discovery").options(**sink)
         writer = writer.option("lanes", lanes).option("checkpointLocation", checkpoint)
         self._queries[name] = writer.trigger(processingTime="200 milliseconds").start()
         return str(self._queries[name].runId)

@@ -43,7 +43,7 @@ class Load:
         self.partitions: Sequence[int] = tuple(partitions)
         self.acknowledged: list[Row] = []
         self.refused: list[str] = []
-        self._name = uuid.uuid4().hex[:8]
+        self.name = uuid.uuid4().hex[:8]
         self._per_turn = max(1, int(per_second * _PAUSE_SECONDS))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -100,7 +100,7 @@ class Load:
 
     def _send(self, number: int) -> None:
         partition = self.partitions[number % len(self.partitions)]
-        value = f"{self._name}#{number}"
+        value = f"{self.name}#{number}"
         try:
             self._producer.produce(self.topic, value=value, partition=partition, on_delivery=self._note)
         except BufferError:

@@ -1,11 +1,12 @@
-from benchmarks.chaos_service import drawn, section, shrunk
+from benchmarks.chaos_service import plan_of, section
+from benchmarks.seeds import shrunk
 from benchmarks.soak_service import section as soak_section
 
 
 def test_given_a_seed_when_drawn_twice_then_the_plan_is_the_same_and_seeds_differ() -> None:
-    assert drawn(7) == drawn(7)
-    assert len({tuple(drawn(seed)) for seed in range(50)}) == 50
-    assert {fault for seed in range(100) for fault, _ in drawn(seed)} >= {"kill", "kill in silence", "damage", "down"}
+    assert plan_of(7) == plan_of(7)
+    assert len({tuple(plan_of(seed)) for seed in range(50)}) == 50
+    assert {fault for seed in range(100) for fault, _ in plan_of(seed)} >= {"kill", "kill in silence", "damage", "down"}
 
 
 def test_given_a_failing_plan_when_shrunk_then_nothing_in_it_can_be_left_out() -> None:

@@ -1,0 +1,201 @@
+"""Source, service and sink together under faults drawn from seeds: `make chaos`, `… chaos_joint FIRST COUNT`.
+
+A seed is a *round* of two to four faults in a scene that goes on (`joint/scene.py`); then all is healed, and every
+promise must hold before the next round begins (`joint/judge.py`):
+
+- the service says what the brokers say, within a minute and a half;
+- every record acknowledged until then is visible to a reader of committed records, once;
+- no transaction is open, no unexpected error is logged, no process too many is there.
+
+A scene lasts for some rounds; its end is read a second time from the beginning. A round that fails is played again in
+a scene of its own with parts of its plan left out, until nothing more can be. A deleted topic keeps its promise only
+as far as it was read: `onTopicRecreated=restart` says so; nothing of it may come twice.
+"""
+
+import contextlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from confluent_kafka import KafkaException
+
+from benchmarks.harness import environment, kept_result, say, write_result
+from benchmarks.joint.faults import MENU, Faults
+from benchmarks.joint.judge import Judge
+from benchmarks.joint.scene import Scene
+from benchmarks.seeds import Plan, drawn, shrunk
+from discovery.core.errors import DiscoveryError
+
+SEEDS = 200
+ROUNDS_A_SCENE = 25
+NAME = "chaos_joint"
+KEPT = Path("build/chaos")
+BROKEN = (AssertionError, httpx.HTTPError, KafkaException, DiscoveryError)
+
+
+def plan_of(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    return drawn(seed, MENU, least=2, most=4)
+
+
+class Stage:
+    """A scene with its faults and its judge; what failed in it is kept."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Wait until the first rows are through."""
+        self.scene = scene
+        self._faults, self._judge = Faults(scene), Judge(scene)
+        self._judge.begin()
+
+    def play(self, plan: Plan) -> dict[str, Any]:
+        """Play one round; return how long it took, and what did not hold: nothing if all did."""
+        began, ends = time.monotonic(), len(self.scene.ends)
+        told: dict[str, Any] = {"broken": ""}
+        try:
+            for fault, seed in plan:
+                self._faults.play(fault, seed)
+            self.scene.heal()
+            told["healed"] = round(time.monotonic() - began, 1)
+            held = self._judge.hold()
+            told |= {"truth": held.truth_seconds, "progress": held.progress_seconds}
+        except BROKEN as broken:
+            told["broken"] = _sentence(broken)
+        return {**told, "seconds": round(time.monotonic() - began, 1), "ended": self.scene.ends[ends:]}
+
+    def finish(self) -> str:
+        """End the load and compare once more from the beginning; return what did not hold."""
+        try:
+            self._judge.finish()
+        except BROKEN as broken:
+            return _sentence(broken)
+        return ""
+
+
+def _sentence(broken: BaseException) -> str:
+    return f"{type(broken).__name__}: {broken}"[:2000]
+
+
+@contextlib.contextmanager
+def staged(name: str) -> Iterator[Stage]:
+    """Yield a stage of its own; its logs stay in `build/chaos/NAME` until somebody says that it held."""
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder,
+        Scene(Path(folder)) as scene,
+    ):
+        try:
+            yield Stage(scene)
+        finally:
+            _keep(scene, KEPT / name)
+
+
+def _keep(scene: Scene, kept: Path) -> None:
+    """Copy what was written, for whoever looks into it."""
+    shutil.rmtree(kept, ignore_errors=True)
+    ignored = shutil.ignore_patterns("*.jar", "warehouse")
+    with contextlib.suppress(OSError, shutil.Error):
+        shutil.copytree(scene.folder, kept, ignore=ignored)
+        shutil.copytree(scene.cluster.folder / "logs", kept / "brokers")
+
+
+def alone(plan: Plan, name: str) -> str:
+    """Play one plan in a scene of its own; return what did not hold."""
+    with staged(name) as stage:
+        return str(stage.play(plan)["broken"]) or stage.finish()
+
+
+def run(first: int, count: int) -> Iterator[dict[str, Any]]:
+    """Play the seeds, scene after scene; yield what was seen of each."""
+    end = first + count
+    while first < end:
+        last: dict[str, Any] = {}
+        for last in _scene(first, min(end, first + ROUNDS_A_SCENE)):
+            if not last["broken"]:
+                yield last
+        if last["broken"]:
+            yield last | _least(last["seed"], first)
+        first = last["seed"] + 1
+
+
+def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
+    """Play seeds in one scene, up to the first that fails; the last one tells also how the scene ended."""
+    with staged(f"scene-{first}") as stage:
+        for seed in range(first, end):
+            plan = plan_of(seed)
+            told = {"seed": seed, "scene": first, "faults": [fault for fault, _ in plan], **stage.play(plan)}
+            if not told["broken"] and seed == end - 1:
+                told |= {"broken": stage.finish(), "records": stage.scene.account.total()}
+            yield told
+            if told["broken"]:
+                return
+
+
+def _least(seed: int, scene: int) -> dict[str, Any]:
+    """Say what of a failed round is needed for the failure, and how to see it again."""
+    plan = plan_of(seed)
+    if alone(plan, f"seed-{seed}"):
+        least = shrunk(plan, fails=lambda part: alone(part, f"seed-{seed}-shrunk"))
+        return {"least": list(least), "again": f"make chaos FIRST={seed} COUNT=1"}
+    return {"least": [], "again": f"make chaos FIRST={scene} COUNT={seed - scene + 1}  # it held alone"}
+
+
+def main(first: int = 1, count: int = SEEDS) -> int:
+    """Play the seeds; `build/bench/chaos_joint.json` holds those that are over, of earlier runs too."""
+    seen = {one["seed"]: one for one in kept_result(NAME).get("seeds", ())}
+    told, broken = environment(), 0
+    for one in run(first, count):
+        broken += bool(one["broken"])
+        say(_line(one))
+        seen[one["seed"]] = one
+        seeds = [seen[seed] for seed in sorted(seen)]
+        write_result(NAME, {"seeds": seeds, "environment": told})
+    return 1 if broken else 0
+
+
+def _line(one: dict[str, Any]) -> str:
+    times = f"{one['seconds']:5.1f} s, progress {one.get('progress', '-')} s, truth {one.get('truth', '-')} s"
+    ended = f"; query started again: {one['ended'][0][:150]!r}" if one["ended"] else ""
+    again = f"\n  BROKEN {one['broken']}\n  least {one['least']}\n  again: {one['again']}" if one["broken"] else ""
+    return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{ended}{again}"
+
+
+def section(result: dict[str, Any]) -> str:
+    """Return these figures as a section of the benchmarks' page."""
+    seeds = result["seeds"]
+    held = [one for one in seeds if not one["broken"]]
+    faults = Counter(fault for one in seeds for fault in one["faults"])
+    rows = []
+    for fault in MENU:
+        seconds = [one["progress"] for one in held if fault in one["faults"]]
+        times = f"{statistics.median(seconds):.1f} s | {max(seconds):.1f} s" if seconds else "- | -"
+        rows.append(f"| {fault} | {faults[fault]} | {times} |")
+    broken = "".join(f"\n- seed {one['seed']}: {one['broken'][:200]}" for one in seeds if one["broken"])
+    ended = sum(len(one["ended"]) for one in seeds)
+    records = sum(one.get("records", 0) for one in seeds)
+    return f"""## Source, service and sink together under chaos
+
+`make chaos`: five brokers, `serve`, a query on two executors of a standalone Spark that follows the service and copies
+three topics through the exactly-once sink, and a load that notes every acknowledgement. A seed is a round of two to
+four faults; after it all is healed, and every record acknowledged until then must be visible to a committed reader,
+once, the service must say what the brokers say, and no transaction, process or unexpected error may be left.
+**{len(held)} of {len(seeds)} rounds held**, {faults.total()} faults, {records} records, none lost, none twice in those.
+The query ended {ended} times and was started again on its checkpoint. Progress: seconds from the end of the healing
+until all that was acknowledged by then was visible. {result.get("note", "")}
+{broken}
+
+| fault | played | progress, median | longest |
+|---|---|---|---|
+{chr(10).join(rows)}
+
+{result.get("found", "")}
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:3])))

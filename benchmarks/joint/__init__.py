@@ -1,0 +1,1 @@
+"""Source, service and sink together on real brokers: what `make chaos` breaks, and what it holds them to."""

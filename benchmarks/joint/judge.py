@@ -1,0 +1,129 @@
+"""What must hold after every round: the promises of `make chaos`."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+
+from benchmarks.joint.scene import LANES, Scene
+from benchmarks.seeds import must
+from discovery.core.errors import BUG_PHRASE
+from tests.exactly_once.collect import ends_of
+from tests.sink_support import committed_values
+
+TRUTH_SECONDS = 90.0
+PROGRESS_SECONDS = 180.0
+SETTLE_SECONDS = 60.0
+_SPARE = 4
+"""Processes that come and go: a worker Spark has just forked, one that idles before it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How long each promise took after the healing."""
+
+    truth_seconds: float
+    progress_seconds: float
+
+
+class Judge:
+    """Holds one scene to its promises, round after round."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Begin to watch."""
+        self._scene = scene
+        self._read: dict[str, int] = {}
+        self._processes = 0
+
+    def begin(self) -> None:
+        """Wait until rows have come through, and remember how many processes that takes.
+
+        Raises:
+            BrokenPromiseError: they do not.
+        """
+        self.hold()
+        self._processes = self._scene.processes()
+
+    def hold(self) -> Held:
+        """Wait for every promise.
+
+        Raises:
+            BrokenPromiseError: one did not hold.
+
+        Runs: the calling thread; blocks until all acknowledged so far is visible, at most some minutes.
+        """
+        scene = self._scene
+        scene.owe()
+        progress = self._wait(scene.account.settled, PROGRESS_SECONDS, scene.account.told)
+        truth = self._wait(self._is_true, TRUTH_SECONDS, lambda: "the service does not say the truth")
+        scene.account.check_once()
+        ends = ends_of(scene.servers, scene.target, committed=False)
+        self._wait(lambda: self._stable(ends), SETTLE_SECONDS, lambda: f"a transaction is open before {ends}")
+        self._wait(self._as_many, SETTLE_SECONDS, self._told_processes)
+        self._check_logs()
+        return Held(round(truth, 1), round(progress, 1))
+
+    def finish(self) -> None:
+        """End the load and read the target again from its beginning.
+
+        Raises:
+            BrokenPromiseError: something is lost, there twice or strange.
+        """
+        scene = self._scene
+        for load in scene.loads.values():
+            load.stop(deadline_seconds=PROGRESS_SECONDS)
+        self.hold()
+        again = committed_values(scene.servers, scene.target)
+        must(len(again) == len(set(again)), f"{len(again) - len(set(again))} records are in the target twice")
+        lost = scene.account.due - set(again)
+        must(not lost, f"{len(lost)} records are lost to a second reader: {sorted(lost)[:3]}")
+        scene.account.check_known(value for value in again if value and value.partition("#")[0] in scene.retired)
+
+    def _wait(self, holds: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> float:
+        """Wait while the query is kept going; return how long it took."""
+        began = looked = time.monotonic()
+        while not holds():
+            must(time.monotonic() - began < seconds, f"{otherwise()} ({seconds:g} s after healing)")
+            if time.monotonic() - looked > 1.0:
+                self._scene.keep_going()
+                looked = time.monotonic()
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def _is_true(self) -> bool:
+        """Tell whether the service says what brokers say, and that all is well."""
+        service, brokers = self._scene.service, len(self._scene.brokers)
+        try:
+            status = service.json("/v1/status")
+            if (status["state"], status["brokers"]["healthy"], status["parked"]) != ("fresh", brokers, 0):
+                return False
+            told = {
+                (topic, partition["partition"]): partition["leader_id"]
+                for topic in (*self._scene.sources, self._scene.target)
+                for partition in service.json(f"/v1/topics/{topic}")["partitions"]
+            }
+        except (httpx.HTTPError, KeyError, ValueError):
+            return False  # it has just come up, or has not found a topic yet
+        return told == self._scene.leaders()
+
+    def _stable(self, ends: object) -> bool:
+        stable = ends_of(self._scene.servers, self._scene.target, committed=True)
+        return all(stable[place] >= end for place, end in dict(ends).items())  # type: ignore[call-overload]
+
+    def _as_many(self) -> bool:
+        executors = len(self._scene.executors())
+        return executors == LANES and (not self._processes or self._scene.processes() <= self._processes + _SPARE)
+
+    def _told_processes(self) -> str:
+        scene = self._scene
+        return f"{scene.processes()} processes, {self._processes} at the beginning; {len(scene.executors())} executors"
+
+    def _check_logs(self) -> None:
+        for file in self._scene.logs():
+            with file.open("rb") as log:
+                log.seek(self._read.get(str(file), 0))
+                written = log.read()
+                self._read[str(file)] = log.tell()
+            at = written.find(BUG_PHRASE.encode())
+            must(at < 0, f"{file.name}: {written[max(0, at - 200) : at + 1500].decode(errors='replace')}")
