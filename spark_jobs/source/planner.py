@@ -334,15 +334,17 @@ class Planner:
         if not rewinds:
             return self._plan_rest(start, view, max_rows)
         # First the rewind stands in Spark's log, then loss and retention are judged from there.
-        others = _without(view, rewinds.keys())
         rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
         self._checked = None
-        planned = self._parse(self._plan_rest(rest, others, max_rows))
+        planned = self._parse(self._plan_rest(rest, view, max_rows, without=rewinds.keys()))
         self._checked = None
         return to_json({**start, **planned, **rewinds})
 
-    def _plan_rest(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
-        resets: Offsets = {}
+    def _plan_rest(
+        self, start: Offsets, view: FeedView, max_rows: int | None, *, without: Collection[TopicPartition] = ()
+    ) -> OffsetsJson:
+        """Plan what does not go back now; a fresh view knows the others again, and they are no new partitions."""
+        view, resets = _without(view, without), dict[TopicPartition, int]()
         if not self._resumed:
             self._resumed = True
             if self._first is None:
@@ -353,7 +355,7 @@ class Planner:
         if (shape := _shape(view)) != self._checked or told:
             self._checked = None
             checked = self._guard.check(start, view, on_reset=self._move_target, told=told)
-            view, resets = _without(checked.view, checked.unsure - told.keys()), checked.resets
+            view, resets = _without(checked.view, (checked.unsure - told.keys()).union(without)), checked.resets
             self._held = dict.fromkeys(checked.unsure & told.keys(), _UNCONFIRMED)
             self._checked = shape if checked.settled else None
             self._guard.learn(start, view)
@@ -363,7 +365,7 @@ class Planner:
         plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         if plan.suspect and not resets:
             checked = self._guard.check(start, view, on_reset=self._move_target)
-            view = self._hold(_without(checked.view, checked.unsure))
+            view = self._hold(_without(checked.view, checked.unsure.union(without)))
             plan = plan_end(start, view.partitions, self._limits(max_rows), resets=checked.resets)
             resets = checked.resets
         self._say_parked(plan.parked)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import ArbiterError, DataLossError, KafkaUnreachableError, StateError
-from discovery.core.model import TopicPartition
+from discovery.core.model import Generation, TopicId, TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import for_ranges
@@ -126,6 +126,22 @@ def test_given_a_cut_when_the_log_lost_records_since_then_the_rewind_comes_befor
     assert back == {"t": {"0": 3, "1": 10}}
     with pytest.raises(DataLossError, match="t-0 begins at offset 5 but the query stands at 3"):
         run.latest(back)
+
+
+def test_given_a_cut_when_its_topic_is_made_anew_then_it_goes_back_and_then_begins_with_the_new_one(
+    start_run: StartRun,
+) -> None:
+    run = start_run(onTopicRecreated="restart")
+    end = run.first_batch()
+    run.cut(0, 3)
+    new = partition_view(0, 8, topic_id=TopicId("id-2"))
+    run.feed.show(view_of({tp(0): new, tp(1): new}, generation=Generation(2)))
+    back = run.latest(end)
+    assert back == {"t": {"0": 3, "1": 0}}
+    again = run.latest(back)
+    assert again == {"t": {"0": 0, "1": 8}}, "the rewind has not made it forget which topic it read"
+    assert run.ranges(back, again) == {1: (0, 8)}
+    assert run.latest(again) == {"t": {"0": 8, "1": 8}}
 
 
 def test_given_a_driver_that_died_after_a_cut_when_the_batch_is_replayed_then_it_ends_there_again(
