@@ -34,7 +34,7 @@ from benchmarks.seeds import Plan, drawn, shrunk
 from discovery.core.errors import DiscoveryError
 
 SEEDS = 200
-ROUNDS_A_SCENE = 25
+ROUNDS_A_SCENE = 50
 NAME = "chaos_joint"
 KEPT = Path("build/chaos")
 BROKEN = (AssertionError, httpx.HTTPError, KafkaException, DiscoveryError)
@@ -111,16 +111,12 @@ def alone(plan: Plan, name: str) -> str:
 
 
 def run(first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Play the seeds, scene after scene; yield what was seen of each."""
+    """Play the seeds, scene after scene, a new one after a failure; yield what was seen of each."""
     end = first + count
     while first < end:
-        last: dict[str, Any] = {}
-        for last in _scene(first, min(end, first + ROUNDS_A_SCENE)):
-            if not last["broken"]:
-                yield last
-        if last["broken"]:
-            yield last | _least(last["seed"], first)
-        first = last["seed"] + 1
+        for told in _scene(first, min(end, first + ROUNDS_A_SCENE)):
+            first = told["seed"] + 1
+            yield told
 
 
 def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
@@ -146,22 +142,28 @@ def _least(seed: int, scene: int) -> dict[str, Any]:
 
 
 def main(first: int = 1, count: int = SEEDS) -> int:
-    """Play the seeds; `build/bench/chaos_joint.json` holds those that are over, of earlier runs too."""
-    seen = {one["seed"]: one for one in kept_result(NAME).get("seeds", ())}
-    told, broken = environment(), 0
+    """Play the seeds, then shrink what failed; `build/bench/chaos_joint.json` keeps all, of earlier runs too."""
+    told, broken = environment(), []
     for one in run(first, count):
-        broken += bool(one["broken"])
         say(_line(one))
-        seen[one["seed"]] = one
-        seeds = [seen[seed] for seed in sorted(seen)]
-        write_result(NAME, {"seeds": seeds, "environment": told})
+        _write(one, told)
+        broken += [one] if one["broken"] else []
+    for one in broken:
+        least = _least(one["seed"], one["scene"])
+        say(f"seed {one['seed']}: least {least['least']}; again: {least['again']}")
+        _write(one | least, told)
     return 1 if broken else 0
+
+
+def _write(one: dict[str, Any], told: dict[str, Any]) -> None:
+    seen = {other["seed"]: other for other in kept_result(NAME).get("seeds", ())} | {one["seed"]: one}
+    write_result(NAME, {"seeds": [seen[seed] for seed in sorted(seen)], "environment": told})
 
 
 def _line(one: dict[str, Any]) -> str:
     times = f"{one['seconds']:5.1f} s, progress {one.get('progress', '-')} s, truth {one.get('truth', '-')} s"
     ended = f"; query started again: {one['ended'][0][:150]!r}" if one["ended"] else ""
-    again = f"\n  BROKEN {one['broken']}\n  least {one['least']}\n  again: {one['again']}" if one["broken"] else ""
+    again = f"\n  BROKEN {one['broken']}" if one["broken"] else ""
     return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{ended}{again}"
 
 
