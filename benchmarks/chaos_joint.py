@@ -27,7 +27,7 @@ import httpx
 from confluent_kafka import KafkaException
 
 from benchmarks.harness import environment, kept_result, say, write_result
-from benchmarks.joint.faults import MENU, Faults
+from benchmarks.joint.faults import DRAWN, MENU, Faults
 from benchmarks.joint.judge import Judge
 from benchmarks.joint.scene import Scene
 from benchmarks.seeds import Plan, drawn, shrunk
@@ -42,7 +42,7 @@ BROKEN = (AssertionError, httpx.HTTPError, KafkaException, DiscoveryError)
 
 def plan_of(seed: int) -> Plan:
     """Return the plan of a seed."""
-    return drawn(seed, MENU, least=2, most=4)
+    return drawn(seed, DRAWN, least=2, most=4)
 
 
 class Stage:

@@ -38,9 +38,9 @@ def shrunk(plan: Plan, *, fails: Callable[[Plan], object]) -> Plan:
     return kept
 
 
-def damage(folder: Path, draw: random.Random) -> None:
-    """Cut each file of a state off somewhere, or flip a byte in it."""
-    for file in sorted(folder.rglob("*.json")):
+def damage(folder: Path, draw: random.Random, *, spared: str = "") -> None:
+    """Cut each file of a state off somewhere, or flip a byte in it; one folder of them may be spared."""
+    for file in sorted(file for file in folder.rglob("*.json") if file.parent.name != spared):
         held = bytearray(file.read_bytes())
         if held and draw.random() < 0.5:  # noqa: PLR2004 - a coin
             held[draw.randrange(len(held))] ^= 0xFF

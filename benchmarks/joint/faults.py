@@ -120,9 +120,13 @@ class Faults:
         self._scene.restart_driver()
 
     def damage_driver(self) -> None:
-        """The same, with the source's and the sink's saved views damaged; not the ledger, which fails closed."""
+        """The same, with the source's and the sink's saved views damaged.
+
+        Spared are the ledger, which fails closed, and the topic ids: a topic made anew in the very moment in which the
+        driver dies and they are lost cannot be told from the old one.
+        """
         self._scene.driver.kill()
-        damage(self._scene.folder / "state", self.draw)
+        damage(self._scene.folder / "state", self.draw, spared="ids")
         self._scene.restart_driver()
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -162,3 +166,5 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
     "damage the driver's state": Faults.damage_driver,
 }
 MENU = tuple(FAULTS)
+DRAWN = tuple(fault for fault in MENU for _ in range(1 if "driver" in fault else 3))
+"""A driver takes as long to start as a round without one: it comes a third as often as the others."""
