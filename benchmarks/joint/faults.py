@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.family import command_line, descendants
 from benchmarks.joint.scene import Scene
 from benchmarks.seeds import damage
+from benchmarks.soak_service import freeze
 
 MOST_PARTITIONS = 12
 _NEEDED = 3
@@ -94,9 +95,7 @@ class Faults:
 
     def freeze_service(self) -> None:
         """Stop the service for some seconds."""
-        self._scene.service.send(signal.SIGSTOP)
-        time.sleep(self.draw.uniform(0.5, 6.0))
-        self._scene.service.send(signal.SIGCONT)
+        freeze(self._scene.service, self.draw.uniform(0.5, 6.0))
 
     def jump(self) -> None:
         """Set the service's wall clock by half a minute or an hour, forth or back; nothing without libfaketime."""
