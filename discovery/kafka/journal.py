@@ -118,7 +118,7 @@ class Journal:
             self._check_topic(admin, known, deadline)
             return
         try:
-            make_topic(admin, self._topic, partitions=1, compacted=True, deadline=deadline)
+            make_topic(admin, self._topic, partitions=1, compacted=True, deadline=deadline, outlives_two=True)
         except OutOfTimeError as error:
             raise StateError(f"Kafka did not let us create topic {self._topic} in time: {error}") from error
         except KafkaException as error:

@@ -19,6 +19,8 @@ _LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
 COPIES = 3
 LEAST_IN_SYNC = 2
 """Copies that must have a record before it counts, where there are three: one broker may die, and none be wrong."""
+_MANY_COPIES = 5
+"""Of a topic that must be written to while any two brokers are dead: three of five must have a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,24 @@ class TopicShape:
     copies: int
 
 
-def make_topic(admin: AdminClient, topic: TopicName, *, partitions: int, compacted: bool, deadline: float) -> None:
+def make_topic(
+    admin: AdminClient,
+    topic: TopicName,
+    *,
+    partitions: int,
+    compacted: bool,
+    deadline: float,
+    outlives_two: bool = False,
+) -> None:
     """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
+
+    Args:
+        admin: Asks and makes.
+        topic: Its name.
+        partitions: How many.
+        compacted: The last record of a key is kept for ever.
+        deadline: `time.monotonic` after which nothing is tried any more.
+        outlives_two: Five copies where there are five brokers, so that it takes records with any two of them dead.
 
     Raises:
         KafkaException: it may not be made.
@@ -39,9 +57,10 @@ def make_topic(admin: AdminClient, topic: TopicName, *, partitions: int, compact
     Runs: driver; blocks until `deadline` at most.
     """
     known = retried(lambda left: admin.list_topics(timeout=left), deadline)
-    copies = min(COPIES, len(known.brokers))
+    brokers = len(known.brokers)
+    copies = _MANY_COPIES if outlives_two and brokers >= _MANY_COPIES else min(COPIES, brokers)
     config = {
-        "min.insync.replicas": str(min(LEAST_IN_SYNC, copies)),
+        "min.insync.replicas": str(copies // 2 + 1),
         "cleanup.policy": "compact" if compacted else "delete",
     }
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)

@@ -18,6 +18,7 @@ from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
 from spark_jobs.source.ledger_file import FileLedger
 from spark_jobs.source.ledger_kafka import KafkaLedger
 from tests.fakes.feed import tp
+from tests.kafka_fixtures import KafkaFactory
 from tests.unit.test_checkpoint import checkpoint
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
@@ -146,6 +147,19 @@ def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_s
         KafkaLedger(TopicName(topic_name), "s", properties={}, brokers=lambda: brokers).open()
     with pytest.raises(ConfigError, match=r"min.insync.replicas=1 with 3 copies, .*; set it to 2, or name another"):
         KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties={}, brokers=lambda: brokers).open()
+
+
+@pytest.mark.kafka
+def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_factory: KafkaFactory) -> None:
+    cluster = kafka_factory(5, extra_properties={"transaction.state.log.min.isr": "1"})
+    brokers = parse_bootstrap_servers(cluster.bootstrap_servers)
+    ledger = KafkaLedger(TopicName("cuts"), "s", properties={}, brokers=lambda: brokers)
+    ledger.open()
+    ledger.append([FIRST])
+    cluster.kill([4, 5])
+    ledger.append([CUT])
+    ledger.close()
+    assert KafkaLedger(TopicName("cuts"), "s", properties={}, brokers=lambda: brokers).open().pending() == {tp(0): CUT}
 
 
 @pytest.mark.kafka
