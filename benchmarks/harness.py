@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.processes import wait_or_kill
 from discovery.localkafka.jars import native_connector_jars
 
 OUTPUT = Path("build/bench")
@@ -163,11 +164,7 @@ def load(bootstrap: str, topic: str, partitions: int, *, rows_per_second: float)
     finally:
         if writer.stdin:
             writer.stdin.close()
-        try:
-            writer.wait(30)
-        except subprocess.TimeoutExpired:
-            writer.kill()
-            writer.wait()
+        wait_or_kill(writer, 30)
 
 
 def make_producer(bootstrap: str, **options: Any) -> Producer:

@@ -47,9 +47,9 @@ def keep(case: str, system: str, cell: dict[str, object]) -> None:
 class Bench:
     """Plays cases one after the other; neighbours that want the same brokers share them."""
 
-    def __init__(self, until: float) -> None:
-        """Remember when to be through, on the monotonic clock."""
-        self.until, self.good = until, True
+    def __init__(self, until: float, files: Path | None = None) -> None:
+        """Remember when to be through, on the monotonic clock, and where to leave the files of a cell."""
+        self.until, self.good, self._files = until, True, files
         self._stack = contextlib.ExitStack()
         self._brokers: tuple[int, str | None] | None = None
         self._cluster: LocalKafka | None = None
@@ -80,7 +80,7 @@ class Bench:
                 say(f"{case.name} {system}: no time left")
                 return
             try:
-                cell = play(case, system, cluster)
+                cell = play(case, system, cluster, self._files)
             except Exception:  # noqa: BLE001 - one cell must not cost the others
                 say(f"{case.name} {system} could not be played:\n{traceback.format_exc()}")
                 self.good = False
@@ -110,9 +110,10 @@ def main() -> None:
     parser.add_argument("--system", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--missing", action="store_true", help="only cells that were never played")
     parser.add_argument("--seconds", type=float, default=86_400.0, help="begin nothing that would end later")
+    parser.add_argument("--files", type=Path, help="folder to leave each cell's rows and logs in")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers and systems end with us
-    with Bench(time.monotonic() + given.seconds) as bench:
+    with Bench(time.monotonic() + given.seconds, given.files) as bench:
         for name in given.case:
             there = kept()["cells"].get(name, {}) if given.missing else {}
             systems = [one for one in given.system if one not in there]
@@ -120,8 +121,9 @@ def main() -> None:
                 continue
             if CASES[name].listener and _NETWORK not in os.environ:
                 bench.release()
-                left = str(bench.until - time.monotonic())
-                bench.good &= in_own_network(["--case", name, "--system", *systems, "--seconds", left]) == 0
+                left = ["--seconds", str(bench.until - time.monotonic())]
+                left += ["--files", str(given.files)] if given.files else []
+                bench.good &= in_own_network(["--case", name, "--system", *systems, *left]) == 0
             else:
                 bench.run(CASES[name], systems)
     sys.exit(0 if bench.good else 1)

@@ -14,7 +14,7 @@ from benchmarks.peers.cases import named
 from benchmarks.peers.load import loaded
 from benchmarks.peers.program import Place, System, now
 from benchmarks.peers.rows import Row, first_arrivals, measure, parse_rows, timeline
-from benchmarks.peers.stage import PARTITIONS, Case, Stage, Struck, revive
+from benchmarks.peers.stage import PARTITIONS, Case, Stage, Struck
 from benchmarks.peers.systems import make
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
@@ -36,12 +36,12 @@ def cluster_for(case: Case) -> Iterator[LocalKafka]:
         yield cluster
 
 
-def play(case: Case, name: str, cluster: LocalKafka) -> dict[str, Any]:
-    """Run one cell.
+def play(case: Case, name: str, cluster: LocalKafka, keep: Path | None = None) -> dict[str, Any]:
+    """Run one cell; what it wrote to files is left in a folder below `keep`.
 
     Runs: once per cell; blocks for the case's time and about 40 s more. The cluster is well again afterwards.
     """
-    revive(cluster)
+    cluster.heal()
     folder = Path(tempfile.mkdtemp(prefix="peers-"))
     topic = f"t-{name}-{time.monotonic_ns()}".replace("_", "-")
     load_before = round(os.getloadavg()[0], 1)
@@ -49,8 +49,10 @@ def play(case: Case, name: str, cluster: LocalKafka) -> dict[str, Any]:
     try:
         found = _cell(case, name, cluster, topic, folder)
     finally:
+        if keep:
+            shutil.copytree(folder, keep / topic, ignore=shutil.ignore_patterns("checkpoint*"))
         shutil.rmtree(folder, ignore_errors=True)
-        revive(cluster)
+        cluster.heal()
         cluster.delete_topic(topic)
     about = {"load_average": [load_before, round(os.getloadavg()[0], 1)]}
     return {**found, **about, "at": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -71,9 +73,12 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         case.begin(stage)
         struck = case.strike(stage)
         until = _watch(case, system, struck)
+        (folder / "struck").write_text(f"{struck} until {until}\n")
         said = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
         case.heal(stage)
         load.end()
+        if not load.ended_well:
+            raise AssertionError("the load died: what was written is not known")
         with acknowledged.open() as lines:
             written = parse_rows(lines)
         _catch_up(system, written)

@@ -16,6 +16,8 @@ from typing import IO, Any
 
 from confluent_kafka import KafkaException, Producer
 
+from benchmarks.processes import wait_or_kill
+
 _TICK_SECONDS = 0.02
 _FLUSH_SECONDS = 20.0
 
@@ -87,15 +89,16 @@ class Load:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
+    @property
+    def ended_well(self) -> bool:
+        """Tell whether it flushed what it had and ended by itself."""
+        return self.process.returncode == 0
+
     def end(self) -> None:
         """Let it flush and end; a second call does nothing."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()
-        try:
-            self.process.wait(_FLUSH_SECONDS + 10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        wait_or_kill(self.process, _FLUSH_SECONDS + 10)
 
 
 @contextlib.contextmanager

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from benchmarks.peers.rows import Row, parse_rows
+from benchmarks.processes import wait_or_kill
 from tests.support import eventually
 
-_START_SECONDS = 120.0
+_START_SECONDS, _HELPER_SECONDS = 120.0, 60.0
 _MAIN = "from discovery.cli import main; main()"
 
 
@@ -100,25 +102,27 @@ class Program:
 
 @contextlib.contextmanager
 def helper(place: Place, name: str, *arguments: str) -> Iterator[dict[str, str]]:
-    """Run `kafka-discovery ARGUMENTS --json` beside a system; yields the first line it prints."""
+    """Run `kafka-discovery ARGUMENTS --json` beside a system; yields the first line it prints.
+
+    Raises:
+        AssertionError: it printed none in a minute, or ended.
+    """
     command = [*place.prefix, sys.executable, "-c", _MAIN, *arguments, "--json"]
-    with (place.folder / f"{name}.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    said, log = place.folder / f"{name}.out", place.folder / f"{name}.log"
+    with said.open("wb") as out, log.open("ab") as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors)
     try:
-        line = process.stdout.readline() if process.stdout else ""
-        yield dict(json.loads(line))
+        ended_or_said = lambda: process.poll() is not None or b"\n" in said.read_bytes()  # noqa: E731
+        eventually(ended_or_said, _HELPER_SECONDS, f"the first line of {name}")
+        if process.poll() is not None:
+            raise AssertionError(f"{name} ended: {log.read_text()[-2000:]}")
+        yield dict(json.loads(said.read_text().partition("\n")[0]))
     finally:
         process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout:
-            process.stdout.close()
+        wait_or_kill(process, 20)
 
 
-class System:
+class System(ABC):
     """What is compared. Made for one cell; `start` may be called again after `kill`."""
 
     name = ""
@@ -137,17 +141,17 @@ class System:
         self.program.start(self.command(servers))
         self.since = self.program.wait_start(before + 1)
 
+    @abstractmethod
     def command(self, servers: str) -> list[str]:
         """Return what to run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restarts(self, since: float) -> int:
         """Count how often it started again by itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def told(self, since: float) -> str:
         """Return what a user was told: the first line of the last failure, or the source's sentence."""
-        raise NotImplementedError
 
     def kill(self) -> None:
         """End the job, not what runs beside it."""

@@ -11,7 +11,16 @@ _STAR = " ★"
 _LEAST_SECONDS, _LEAST_SHARE = 0.3, 0.1
 """A peer is better where it is so much better: two runs of one system differ by as much."""
 _COUNTS = ("restarts", "lost", "unread", "repeated", "foreign")
-_COLUMNS = ("system", "gap", "slowest partition", "read all again after", *_COUNTS, "load", "what the user was told")
+_COLUMNS = (
+    "system",
+    "gap",
+    "slowest partition",
+    "read all again after",
+    *_COUNTS,
+    "the load's own",
+    "load average",
+    "what the user was told",
+)
 _ENDLESS = float("inf")
 
 _LEFT, _TOP, _ROW, _WIDTH = 250, 44, 46, 900
@@ -62,7 +71,8 @@ def _full(cell: Cell, system: str, ours: Cell | None) -> str:
     times = [_time(cell, name, system, ours) for name in ("gap_seconds", "slowest_seconds", "recovered_seconds")]
     counts = [f"{cell[name]}{_STAR if _wins(cell, name, system, ours) else ''}" for name in _COUNTS]
     load = f"{cell['load_average'][0]:g}-{cell['load_average'][1]:g}"
-    return f"| {' | '.join([SYSTEM_TITLES[system], *times, *counts, load, _plain(cell['told'])])} |"
+    own = f"{cell['written_gap_seconds']:.1f} s, {cell['written_slowest_seconds']:.1f} s"
+    return f"| {' | '.join([SYSTEM_TITLES[system], *times, *counts, own, load, _plain(cell['told'])])} |"
 
 
 def _time(cell: Cell, name: str, system: str, ours: Cell | None) -> str:

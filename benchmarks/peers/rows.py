@@ -82,6 +82,8 @@ def measure(
         living: Partitions that could be read in that time.
 
     Returns:
+        `written_gap_seconds` and `written_slowest_seconds`: the same two for the acknowledgements, which is what
+        Kafka itself made everybody wait;
         `gap_seconds` without a row from any living partition, the same for the `slowest` of them alone,
         `recovered_seconds` until each living partition brought a record written after `healed_at` (None: not all
         did), and counts: `lost` (skipped: later records of the partition came), `unread`, `repeated`, `foreign`.
@@ -91,10 +93,11 @@ def measure(
     partitions = sorted(living)
     news = [row for row in first_arrivals(arrived) if row.mark != FOREIGN]
     of_living = [row for row in news if row.partition in partitions]
-    gap = longest_gap([row.at for row in of_living], since, until)
-    each = {p: longest_gap([row.at for row in of_living if row.partition == p], since, until) for p in partitions}
-    slowest = max(each.values(), key=lambda one: one.seconds)
+    gap, slowest = _gaps(of_living, since, until, partitions)
+    own_gap, own_slowest = _gaps([row for row in written if row.partition in partitions], since, until, partitions)
     return {
+        "written_gap_seconds": own_gap.seconds,
+        "written_slowest_seconds": own_slowest.seconds,
         "gap_seconds": gap.seconds,
         "gap_over": gap.over,
         "slowest_seconds": slowest.seconds,
@@ -104,6 +107,13 @@ def measure(
         "written": len(written),
         **_account(arrived, news, written),
     }
+
+
+def _gaps(rows: Sequence[Row], since: float, until: float, partitions: Sequence[int]) -> tuple[Gap, Gap]:
+    """Return the longest gap over all partitions together, and that of the partition that was worst off."""
+    together = longest_gap([row.at for row in rows], since, until)
+    each = [longest_gap([row.at for row in rows if row.partition == one], since, until) for one in partitions]
+    return together, max(each, key=lambda one: one.seconds)
 
 
 def _recovered(

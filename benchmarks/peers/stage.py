@@ -67,18 +67,7 @@ def running(stage: Stage) -> None:
 
 def revived(stage: Stage) -> None:
     """Bring every broker back: how most cases end, so that all records can be counted."""
-    revive(stage.cluster)
-
-
-def revive(cluster: LocalKafka) -> None:
-    """Bring every broker back."""
-    frozen = [one for one in cluster.broker_ids if cluster.is_paused(one)]
-    if frozen:
-        cluster.resume(frozen)
-    dead = [one for one in cluster.broker_ids if not cluster.is_alive(one)]
-    if dead:
-        cluster.restart(dead)
-        cluster.wait_registered(dead)
+    stage.cluster.heal()
 
 
 def at_once(*, living: Sequence[int] = ALL) -> Struck:

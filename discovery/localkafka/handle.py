@@ -123,6 +123,20 @@ class ClusterHandle:
             launch.spawn(members, str(broker_id))
         launch.await_ready(members, ids, time.monotonic() + deadline_seconds, None, may_move=False)
 
+    def heal(self) -> None:
+        """Undo what faults did: resume frozen brokers, restart dead ones, wait until metadata lists all.
+
+        Raises:
+            BrokerStartError: one did not start. KafkaUnreachableError: not in time.
+
+        Runs: any thread; blocks a moment where all is well, about 5-15 s where brokers are dead.
+        """
+        self.resume([one for one in self.broker_ids if self.is_paused(one)])
+        dead = [one for one in self.broker_ids if not self.is_alive(one)]
+        if dead:
+            self.restart(dead)
+        self.wait_registered(self.broker_ids)
+
     def wait_registered(self, ids: Collection[int], *, registered: bool = True, deadline_seconds: float = 60.0) -> None:
         """Wait until metadata lists all (or, with `registered=False`, none) of these brokers."""
         launch.await_registered(self._members(), ids, registered=registered, deadline_seconds=deadline_seconds)

@@ -106,6 +106,16 @@ def test_given_a_broker_when_paused_then_it_lives_and_is_fenced_until_it_is_resu
     cluster.wait_registered([3], deadline_seconds=30)
 
 
+def test_given_a_dead_and_a_frozen_broker_when_healed_then_all_are_listed_again(cluster: LocalKafka) -> None:
+    cluster.kill([2])
+    cluster.pause([3])
+    cluster.wait_registered([2, 3], registered=False, deadline_seconds=30)
+    cluster.heal()
+    assert cluster.living_ids() == cluster.broker_ids
+    cluster.wait_registered(cluster.broker_ids, deadline_seconds=0.1)
+    cluster.heal()
+
+
 def test_given_a_topic_when_partitions_are_added_then_all_are_led(cluster: LocalKafka, topic_name: str) -> None:
     cluster.create_topic(topic_name, 2, 2)
     cluster.add_partitions(topic_name, 5)

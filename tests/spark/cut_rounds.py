@@ -23,7 +23,7 @@ from benchmarks.harness import environment, say
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.spark.support_driver import BUG_PHRASE, Query, SparkDriver, joined
-from tests.spark.support_fixtures import heal, replicas
+from tests.spark.support_fixtures import replicas
 from tests.spark.support_oracle import Load, assert_exactly_once
 from tests.spark.support_standalone import standalone
 from tests.support import eventually
@@ -94,13 +94,13 @@ class Exercise:
         time.sleep(step.after_seconds)  # anywhere between the kill, the cut, and the batch after it
         self._kill(step.victim)
         if step.victim == "driver":
-            heal(self._cluster)
+            self._cluster.heal()
         marks = {row.partition: row.offset for row in tuple(self._load.acknowledged)}
         goal = {partition: marks.get(partition, -1) + 1 for partition in living}
         query = self.runs[-1]
         query.wait_until(lambda: self._passed(goal), f"rows of {sorted(living)} after {step}", 120)
         seconds = time.monotonic() - killed_at
-        heal(self._cluster)
+        self._cluster.heal()
         return seconds
 
     def finish(self) -> None:

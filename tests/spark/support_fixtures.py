@@ -22,16 +22,7 @@ def _six_brokers() -> Iterator[LocalKafka]:
 def breakable(_six_brokers: LocalKafka) -> Iterator[LocalKafka]:
     """Six brokers to kill and freeze; whatever a test did to them is mended afterwards."""
     yield _six_brokers
-    heal(_six_brokers)
-
-
-def heal(cluster: LocalKafka) -> None:
-    """Thaw the frozen brokers, restart the dead ones, and wait until all are registered."""
-    cluster.resume([broker for broker in cluster.broker_ids if cluster.is_paused(broker)])
-    dead = [broker for broker in cluster.broker_ids if not cluster.is_alive(broker)]
-    if dead:
-        cluster.restart(dead)
-    cluster.wait_registered(cluster.broker_ids)
+    _six_brokers.heal()
 
 
 @pytest.fixture(scope="session")

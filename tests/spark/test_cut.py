@@ -9,7 +9,7 @@ import pytest
 from discovery.localkafka.cluster import LocalKafka
 from spark_jobs.source.ledger_file import read_ledger
 from tests.spark.support_driver import Query, SparkDriver, joined
-from tests.spark.support_fixtures import StartQuery, heal, replicas
+from tests.spark.support_fixtures import StartQuery, replicas
 from tests.spark.support_oracle import Load, Row, assert_exactly_once
 from tests.support import eventually, numbered, produce
 
@@ -58,7 +58,7 @@ def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_ends_without_
             both.wait_rows(both.count() + 200, 20)
         assert {r.partition for r in query.rows()} == {2, 4, 5}
         others.stop()
-        heal(breakable)
+        breakable.heal()
         query.wait_until(lambda: {r.partition for r in query.rows()} == set(range(6)), "rows of the dead")
         load.stop()
     query.wait_rows(61 + 300 + len(load.acknowledged))
@@ -125,7 +125,7 @@ def test_given_every_kind_of_sink_when_leaders_workers_and_the_driver_die_then_e
         own_driver.kill()
         own_driver.start()
         second = started(own_driver, breakable, topic_name)
-        heal(breakable)
+        breakable.heal()
         load.wait_more(100, partitions={0, 1}, deadline_seconds=60)
         load.stop()
     wanted = load.acknowledged

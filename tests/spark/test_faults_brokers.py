@@ -4,7 +4,7 @@ import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.support_driver import SparkDriver
-from tests.spark.support_fixtures import StartQuery, heal, replicas
+from tests.spark.support_fixtures import StartQuery, replicas
 from tests.spark.support_oracle import Load, assert_exactly_once
 from tests.support import eventually, numbered, produce
 
@@ -54,7 +54,7 @@ def test_given_all_brokers_dead_when_they_return_then_the_same_query_goes_on_and
         query = start_query(topic_name)
         query.wait_rows(100)
         breakable.kill(ALL_SIX)
-        heal(breakable)
+        breakable.heal()
         load.wait_more(100)
         load.stop()
     query.wait_rows(len(load.acknowledged))
@@ -77,7 +77,7 @@ def test_given_leaders_dead_before_the_start_when_read_then_others_flow_and_the_
     assert f"{topic_name}-0" in parked[0]
     assert f"{topic_name}-5" in parked[0]
     assert f"{topic_name}-1" not in parked[0]
-    heal(breakable)
+    breakable.heal()
     query.wait_rows(120)
     query.assert_alive()
     assert sorted((row.partition, row.offset, row.value) for row in query.rows()) == [
@@ -114,7 +114,7 @@ def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_waits_in_few_
     # Spark counts its tasks a moment late, so a single look may miss the one that waits.
     eventually(lambda: 1 <= driver.tasks() <= 2, 20, "one slot per dead leader")
     assert query.in_flight()
-    heal(breakable)
+    breakable.heal()
     query.wait_rows(360)
     query.assert_alive()
     assert sorted(row.value or "" for row in query.rows()) == sorted(

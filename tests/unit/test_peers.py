@@ -37,6 +37,7 @@ def test_given_one_partition_stands_still_when_measured_then_the_gap_of_all_is_s
     assert found["gap_seconds"] == 1.0
     assert (found["slowest_seconds"], found["slowest_over"]) == (14.5, True)
     assert found["recovered_seconds"] == 14.5
+    assert (found["written_gap_seconds"], found["written_slowest_seconds"]) == (1.0, 1.0)
     assert [found[name] for name in ("lost", "unread", "repeated", "foreign")] == [0, 0, 0, 0]
 
 
@@ -116,8 +117,8 @@ def cell(**changed: object) -> dict[str, object]:
     return {
         "gap_seconds": 2.0, "gap_over": True, "slowest_seconds": 7.0, "slowest_over": True, "recovered_seconds": 7.0,
         "restarts": 0, "lost": 0, "unread": 0, "repeated": 0, "foreign": 0, "watched_seconds": 30.0,
-        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "told": "nothing",
-        "line": {"start": -5.0, "step": 0.5, "rows": [3, 0, 4]}, **changed,
+        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "written_gap_seconds": 1.0, "written_slowest_seconds": 6.0,
+        "told": "nothing", "line": {"start": -5.0, "step": 0.5, "rows": [3, 0, 4]}, **changed,
     }  # fmt: skip
 
 
