@@ -49,6 +49,7 @@ public final class PeerJob {
         settings.setString("rest.bind-port", given[5]);
         settings.setString("rest.address", "127.0.0.1");
         settings.setString("rest.bind-address", "127.0.0.1");
+        settings.setString("web.exception-history-size", "1000");
         settings.setString("execution.checkpointing.dir", "file://" + given[4]);
         settings.setString("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION");
         if (!given[6].isEmpty()) {
@@ -82,7 +83,7 @@ public final class PeerJob {
                 say("status " + now);
             }
             last = now;
-            Thread.sleep(50);
+            Thread.sleep(10);
         }
         Thread.sleep(Long.MAX_VALUE); // the REST server must still tell why
     }
