@@ -24,7 +24,7 @@ from tests import leftovers
 from tests.exactly_once.collect import following
 from tests.exactly_once.spark import SETTINGS
 from tests.spark.support_driver import SparkDriver
-from tests.spark.support_fixtures import heal, replicas
+from tests.spark.support_fixtures import replicas
 from tests.spark.support_oracle import Load
 from tests.spark.support_standalone import standalone
 from tests.support_service import ServiceProcess, serve_arguments
@@ -156,7 +156,7 @@ class Scene:
 
     def heal(self) -> None:
         """Let all brokers and the service be well; returns when they are registered."""
-        heal(self.cluster)
+        self.cluster.heal()
         self.service.send(signal.SIGCONT)
 
     # -- the load -------------------------------------------------------------------------------------------------
