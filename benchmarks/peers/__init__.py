@@ -23,8 +23,9 @@ system share two cores, so differences below a third of a second, or a tenth, me
   query that dies is started again a second later. Both may restart as often as they like.
 - *gap*: the longest time without a new row from any partition that can be read; *slowest partition*: the same for the
   partition that was worst off. `>`: not over when watching ended. *Read all again*: from the moment the fault was over
-  (or had happened, where nothing ends it) until every readable partition had brought a record written after it; for
-  starts, from the definition of the query or job, so neither pays for its JVM.
+  (or had happened, where nothing ends it) until every readable partition had brought a record written half a second
+  later or more, for some were under way; for starts, from the definition of the query or job, so neither pays for its
+  JVM. *The load's own*: both gaps between the writer's acknowledgements: what Kafka made everybody wait.
 - *lost*: skipped, later records of the same partition came. *unread*: not read 20 s after the brokers were well.
   *foreign*: another cluster's records, taken for this one's.
 - ★: a peer does better there than our source by itself; none for a peer that lost rows or read foreign ones."""

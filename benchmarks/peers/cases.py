@@ -209,7 +209,7 @@ _DOOMED = (1, 2)
 _THEY_DO_NOT_LEAD = (2, 3, 4, 5)
 _ALL_CASES = (
     _case("added", add_partitions, watch_seconds=20.0),
-    _case("killed", partial(kill, _DOOMED), watch_seconds=20.0),
+    _case("killed", partial(kill, _DOOMED), watch_seconds=40.0),
     _case("removed", partial(remove, (9, 10, 11, 12)), brokers=12, takes_seconds=15.0),
     _case("leaders", partial(kill, _DOOMED, living=_THEY_DO_NOT_LEAD), copies=1, watch_seconds=75.0),
     _case("frozen", partial(freeze, (2,)), watch_seconds=45.0),

@@ -8,6 +8,8 @@ from typing import Any
 FOREIGN = "f"
 """The mark of records of another cluster."""
 Key = tuple[str, int, int]
+_UNDER_WAY_SECONDS = 0.5
+"""Acknowledgements that were under way when a fault struck are noted no later than this: they tell of no recovery."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +87,8 @@ def measure(
         `written_gap_seconds` and `written_slowest_seconds`: the same two for the acknowledgements, which is what
         Kafka itself made everybody wait;
         `gap_seconds` without a row from any living partition, the same for the `slowest` of them alone,
-        `recovered_seconds` until each living partition brought a record written after `healed_at` (None: not all
-        did), and counts: `lost` (skipped: later records of the partition came), `unread`, `repeated`, `foreign`.
+        `recovered_seconds` until each living partition brought a record written half a second after `healed_at` or
+        later (None: not all did), and counts: `lost` (skipped: later records of the partition came), `unread`, `repeated`, `foreign`.
 
     Runs: anywhere (pure).
     """
@@ -119,7 +121,7 @@ def _gaps(rows: Sequence[Row], since: float, until: float, partitions: Sequence[
 def _recovered(
     news: Sequence[Row], written: Sequence[Row], healed_at: float, until: float, partitions: Sequence[int]
 ) -> float | None:
-    fresh = {row.key for row in written if row.at > healed_at}
+    fresh = {row.key for row in written if row.at > healed_at + _UNDER_WAY_SECONDS}
     first: dict[int, float] = {}
     for row in news:
         if row.key in fresh and row.at < until:
