@@ -88,7 +88,8 @@ def measure(
         Kafka itself made everybody wait;
         `gap_seconds` without a row from any living partition, the same for the `slowest` of them alone,
         `recovered_seconds` until each living partition brought a record written half a second after `healed_at` or
-        later (None: not all did), and counts: `lost` (skipped: later records of the partition came), `unread`, `repeated`, `foreign`.
+        later (None: not all did), and counts: `lost` (skipped: later records of the partition came), `unread`,
+        `repeated`, `foreign`.
 
     Runs: anywhere (pure).
     """
