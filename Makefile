@@ -161,6 +161,11 @@ bench-rescue: setup ## Jobs that do not change on a dead list, and in the incide
 	$(BIN)/python -m benchmarks.rescue
 	$(BIN)/python -m benchmarks.old_clients
 
+.PHONY: bench-peers
+bench-peers: setup ## Ours beside Spark's own source and Flink's two, 15 cases by 6 systems; cells are kept one by one (2-3 hours; a JDK; root)
+	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.report
+
 .PHONY: soak-source
 soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
 	$(BIN)/python -m benchmarks.soak

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.peers.cases import named
 from benchmarks.peers.load import loaded
 from benchmarks.peers.program import Place, System, now
-from benchmarks.peers.rows import Row, first_arrivals, measure, parse_rows, timeline
+from benchmarks.peers.rows import Row, first_arrivals, longest_gap, measure, timeline
 from benchmarks.peers.stage import PARTITIONS, Case, Stage, Struck
 from benchmarks.peers.systems import make
 from discovery.localkafka.cluster import LocalKafka
@@ -79,10 +79,10 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         load.end()
         if not load.ended_well:
             raise AssertionError("the load died: what was written is not known")
-        with acknowledged.open() as lines:
-            written = parse_rows(lines)
+        written = load.acknowledged()
         _catch_up(system, written)
-        return {**_measured(system.program.arrived(), written, struck, until), **said}
+        arrived = system.program.arrived()
+        return {**_measured(arrived, written, struck, until), **said, "usual_seconds": _usual(case, arrived, struck)}
 
 
 def _place(case: Case, topic: str, folder: Path) -> Place:
@@ -113,6 +113,13 @@ def _measured(arrived: Sequence[Row], written: Sequence[Row], struck: Struck, un
     rows = timeline(arrived, since=since, start=start, end=until - since)
     watched = {"watched_seconds": round(until - since, 1), "healed_seconds": round(struck.healed_at - since, 1)}
     return {**found, **watched, "line": {"start": start, "step": 0.5, "rows": rows}}
+
+
+def _usual(case: Case, arrived: Sequence[Row], struck: Struck) -> float | None:
+    """Return the longest gap in the seconds before, with nothing wrong; None where the system did not run then."""
+    if case.until_recovered:
+        return None
+    return longest_gap([row.at for row in arrived], struck.since - _BEFORE_SECONDS, struck.since).seconds
 
 
 def _catch_up(system: System, written: Sequence[Row]) -> None:

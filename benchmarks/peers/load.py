@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from confluent_kafka import KafkaException, Producer
 
+from benchmarks.peers.rows import Row, parse_rows
 from benchmarks.processes import wait_or_kill
 
 _TICK_SECONDS = 0.02
@@ -82,6 +83,11 @@ class Load:
 
     process: "subprocess.Popen[str]"
     file: Path
+
+    def acknowledged(self) -> list[Row]:
+        """Return all that was acknowledged so far."""
+        with self.file.open() as lines:
+            return parse_rows(lines)
 
     def order(self, line: str) -> None:
         """Send one order."""

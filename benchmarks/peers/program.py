@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from benchmarks.peers.load import Load
 from benchmarks.peers.rows import Row, parse_rows
 from benchmarks.processes import wait_or_kill
 from tests.support import eventually
 
 _START_SECONDS, _HELPER_SECONDS = 120.0, 60.0
+_LEVEL_AGE_SECONDS = 3.0
 _MAIN = "from discovery.cli import main; main()"
 
 
@@ -175,6 +177,17 @@ def wait_rows(system: System, partitions: int, seconds: float) -> None:
         return len({row.partition for row in system.program.arrived()}) >= partitions
 
     eventually(come, seconds, f"rows of {partitions} partitions from {system.name}")
+
+
+def wait_level(system: System, load: Load, seconds: float) -> None:
+    """Wait until it has read all that was acknowledged three seconds ago; a busy machine may never come there."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = now() - _LEVEL_AGE_SECONDS
+        old = {row.key for row in load.acknowledged() if row.at < before}
+        if not old - {row.key for row in system.program.arrived()}:
+            return
+        time.sleep(1.0)
 
 
 def now() -> float:

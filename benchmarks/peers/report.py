@@ -11,19 +11,14 @@ _STAR = " ★"
 _LEAST_SECONDS, _LEAST_SHARE = 0.3, 0.1
 """A peer is better where it is so much better: two runs of one system differ by as much."""
 _COUNTS = ("restarts", "lost", "unread", "repeated", "foreign")
+_TIMES = ("gap_seconds", "slowest_seconds", "recovered_seconds")
 _COLUMNS = (
-    "system",
-    "gap",
-    "slowest partition",
-    "read all again after",
-    *_COUNTS,
-    "the load's own",
-    "load average",
-    "what the user was told",
-)
+    "system", "usual gap", "gap", "slowest partition", "read all again after", *_COUNTS, "the load's own",
+    "load average", "what the user was told",
+)  # fmt: skip
 _ENDLESS = float("inf")
 
-_LEFT, _TOP, _ROW, _WIDTH = 250, 44, 46, 900
+_LEFT, _TOP, _ROW, _WIDTH = 285, 44, 46, 900
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.bar{fill:#2563ab;fill-opacity:.7}.peer{fill:#8a6d3b;fill-opacity:.75}"
     ".fault{stroke:#b3261e;stroke-width:1.5}.base{stroke:#bbb}.bg{fill:#fff}"
@@ -72,7 +67,8 @@ def _case_table(name: str, cells: Mapping[str, Cell]) -> str:
 
 
 def _full(cell: Cell, system: str, ours: Cell | None) -> str:
-    times = [_time(cell, name, system, ours) for name in ("gap_seconds", "slowest_seconds", "recovered_seconds")]
+    usual = "-" if cell["usual_seconds"] is None else f"{cell['usual_seconds']:.1f} s"
+    times = [usual, *(_time(cell, name, system, ours) for name in _TIMES)]
     counts = [f"{cell[name]}{_STAR if _wins(cell, name, system, ours) else ''}" for name in _COUNTS]
     load = f"{cell['load_average'][0]:g}-{cell['load_average'][1]:g}"
     own = f"{cell['written_gap_seconds']:.1f} s, {cell['written_slowest_seconds']:.1f} s"
@@ -107,7 +103,7 @@ def _value(cell: Cell, name: str) -> float:
 
 def wins(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return (case, system, figure) of everything a peer does better."""
-    names = ("gap_seconds", "slowest_seconds", "recovered_seconds", *_COUNTS)
+    names = (*_TIMES, *_COUNTS)
     return [
         (case, system, name)
         for case in told_cases(result)

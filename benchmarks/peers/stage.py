@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.load import Load
-from benchmarks.peers.program import System, now, wait_rows
+from benchmarks.peers.program import System, now, wait_level, wait_rows
 from discovery.localkafka.cluster import LocalKafka
 
 PARTITIONS = 6
 ALL = tuple(range(PARTITIONS))
 _FIRST_ROWS_SECONDS = 120.0
-_WARM_SECONDS = 4.0
+_LEVEL_SECONDS = 40.0
+_WARM_SECONDS = 5.0
 _AROUND_SECONDS = 55.0
 """Of a cell, beside its watching: topic, start, first rows, catching up, bringing brokers back."""
 
@@ -59,9 +60,10 @@ def all_brokers(cluster: LocalKafka, _: contextlib.ExitStack) -> str:
 
 
 def running(stage: Stage) -> None:
-    """Start the system and let it read for a while: how most cases begin."""
+    """Start the system and let it read until it keeps up, and a while more: how most cases begin."""
     stage.system.start(stage.listed)
     wait_rows(stage.system, PARTITIONS, _FIRST_ROWS_SECONDS)
+    wait_level(stage.system, stage.load, _LEVEL_SECONDS)
     time.sleep(_WARM_SECONDS)
 
 

@@ -1,14 +1,16 @@
+import json
 from functools import partial
 
 import pytest
 
+from benchmarks.peers import charts, section
 from benchmarks.peers.cases import CASES
 from benchmarks.peers.report import short_table, wins
 from benchmarks.peers.rows import FOREIGN, Row, longest_gap, measure, parse_rows, timeline
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.told import java_cause, short, spark_cause
 from benchmarks.peers.words import CASE_TITLES, SYSTEM_TITLES
-from benchmarks.report import put
+from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, README, RESULT, put
 
 
 def row(partition: int, offset: int, at: float, mark: str = "a") -> Row:
@@ -76,6 +78,10 @@ def test_given_rows_that_come_twice_when_drawn_then_each_counts_once_at_its_firs
             "[PYTHON_X] Failed: Traceback (most recent call): //  File y // a.b.LossError: t was recreated // at org.X",
             "a.b.LossError: t was recreated",
         ),
+        (
+            "[X] failed: Traceback (most): // py4j.protocol.Py4JJavaError: called // : org.S: x // Caused by: a: b",
+            "a: b",
+        ),
         ("", "nothing"),
     ],
 )
@@ -115,10 +121,11 @@ def test_given_rf1_when_two_are_killed_then_just_their_partitions_are_not_counte
 
 def cell(**changed: object) -> dict[str, object]:
     return {
-        "gap_seconds": 2.0, "gap_over": True, "slowest_seconds": 7.0, "slowest_over": True, "recovered_seconds": 7.0,
+        "usual_seconds": 0.4, "gap_seconds": 2.0, "gap_over": True, "slowest_seconds": 7.0, "slowest_over": True,
+        "recovered_seconds": 7.0, "written_gap_seconds": 1.0, "written_slowest_seconds": 6.0,
         "restarts": 0, "lost": 0, "unread": 0, "repeated": 0, "foreign": 0, "watched_seconds": 30.0,
-        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "written_gap_seconds": 1.0, "written_slowest_seconds": 6.0,
-        "told": "nothing", "line": {"start": -5.0, "step": 0.5, "rows": [3, 0, 4]}, **changed,
+        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "told": "nothing",
+        "line": {"start": -5.0, "step": 0.5, "rows": [3, 0, 4]}, **changed,
     }  # fmt: skip
 
 
@@ -148,3 +155,19 @@ def test_given_we_never_recover_and_a_peer_does_when_told_then_the_peer_wins() -
 
 def test_given_text_with_marks_when_put_then_only_what_stands_between_them_changes() -> None:
     assert put("a <x> old </x> b <x> c", "<x>", "</x>", "new") == "a <x>\n\nnew\n\n</x> b <x> c"
+
+
+def test_given_the_kept_cells_when_the_readme_is_made_then_its_table_of_peers_is_the_committed_one() -> None:
+    result = json.loads(PEERS.read_text())
+    shown = README.read_text().split(PEERS_BEGIN)[1].split(PEERS_END)[0].strip()
+    assert shown == short_table(result)
+    for name, drawn in charts(result).items():
+        assert (RESULT.parent / name).read_text() == drawn
+
+
+def test_given_the_kept_cells_when_told_then_no_unknown_case_or_system_is_left_out() -> None:
+    result = json.loads(PEERS.read_text())
+    assert set(result["cells"]) <= set(CASE_TITLES)
+    for name, cells in result["cells"].items():
+        assert set(cells) <= set(SYSTEM_TITLES), name
+    assert all(CASE_TITLES[name][1:] in section(result) for name in result["cells"])
