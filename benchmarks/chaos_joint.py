@@ -14,6 +14,7 @@ as far as it was read: `onTopicRecreated=restart` says so; nothing of it may com
 
 import contextlib
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -64,7 +65,7 @@ class Stage:
             self.scene.heal()
             told["healed"] = round(time.monotonic() - began, 1)
             held = self._judge.hold()
-            told |= {"truth": held.truth_seconds, "progress": held.progress_seconds}
+            told |= {"truth": held.truth_seconds, "progress": held.progress_seconds, "processes": held.processes}
         except BROKEN as broken:
             told["broken"] = _sentence(broken)
         return {**told, "seconds": round(time.monotonic() - began, 1), "ended": self.scene.ends[ends:]}
@@ -143,6 +144,7 @@ def _least(seed: int, scene: int) -> dict[str, Any]:
 
 def main(first: int = 1, count: int = SEEDS) -> int:
     """Play the seeds, then shrink what failed; `build/bench/chaos_joint.json` keeps all, of earlier runs too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as every other end: what was started is stopped
     told, broken = environment(), []
     for one in run(first, count):
         say(_line(one))

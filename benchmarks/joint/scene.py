@@ -41,9 +41,19 @@ _PATIENT = {"message.timeout.ms": "900000"}
 class Scene:
     """Starts everything, and knows where it is; `with Scene(folder)`."""
 
-    def __init__(self, folder: Path, *, cluster: LocalKafka | None = None, name: str = "joint") -> None:
-        """Remember where; nothing is started. A cluster that is given already runs, and is left running."""
+    def __init__(
+        self, folder: Path, *, cluster: LocalKafka | None = None, name: str = "joint", executors: int = LANES
+    ) -> None:
+        """Remember where; nothing is started.
+
+        Args:
+            folder: For state, checkpoint and logs.
+            cluster: It runs already, and is left running; None: one of its own.
+            name: Begins the names of topics.
+            executors: Processes of their own; 0: the driver's JVM runs all, and no executor can be killed.
+        """
         self.folder = folder
+        self.wanted_executors = executors
         self.name = name
         self.account = Account()
         self.cluster = cluster or LocalKafka(ClusterSettings(brokers=BROKERS))
@@ -86,7 +96,8 @@ class Scene:
         self._make_topics()
         self.start_service()
         self._stack.callback(self._end_service)
-        master = self._stack.enter_context(standalone(self.folder))
+        workers = self.wanted_executors
+        master = self._stack.enter_context(standalone(self.folder, workers=workers)) if workers else "local[2,8]"
         self.driver = self._stack.enter_context(SparkDriver(self.folder, master=master, settings=SETTINGS))
         for topic in self.sources:
             self.begin_load(topic)
