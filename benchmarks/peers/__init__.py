@@ -21,9 +21,10 @@ system share two cores, so differences below a third of a second, or a tenth, me
   to drop.
 - Flink: 2.2.1, connector 5.0.0, checkpoints every second, discovery every second, its own restart strategy. Spark: a
   query that dies is started again a second later. Both may restart as often as they like.
-- *usual gap*: the longest time without a row in the 5 s before, nothing being wrong: what a busy machine costs. *Gap*:
-  the longest time without a new row from any partition that can be read. *Slowest partition*: the same for the one that
-  was worst off. `>`: not over when watching ended. *Read all again*: from the moment the fault was over
+- *usual*: with nothing wrong, the longest time without a row in the 5 s before, or, where the case is a restart, from
+  the same system's first start to its first row: what a busy machine costs. *Gap*: the longest time without a new row
+  from any partition that can be read. *Slowest partition*: the same for the one that was worst off. `>`: not over when
+  watching ended. *Read all again*: from the moment the fault was over
   (or had happened, where nothing ends it) until every readable partition had brought a record written half a second
   later or more, for some were under way; for starts, from the definition of the query or job, so neither pays for its
   JVM. *The load's own*: both gaps between the writer's acknowledgements: what Kafka made everybody wait.

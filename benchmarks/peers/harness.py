@@ -74,7 +74,7 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         struck = case.strike(stage)
         until = _watch(case, system, struck)
         (folder / "struck").write_text(f"{struck} until {until}\n")
-        said = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
+        said: dict[str, Any] = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
         case.heal(stage)
         load.end()
         if not load.ended_well:
@@ -82,7 +82,8 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         written = load.acknowledged()
         _catch_up(system, written)
         arrived = system.program.arrived()
-        return {**_measured(arrived, written, struck, until), **said, "usual_seconds": _usual(case, arrived, struck)}
+        said["usual_seconds"] = _usual(case, arrived, struck, system.program.events("start")[0][0])
+        return {**_measured(arrived, written, struck, until), **said}
 
 
 def _place(case: Case, topic: str, folder: Path) -> Place:
@@ -115,11 +116,14 @@ def _measured(arrived: Sequence[Row], written: Sequence[Row], struck: Struck, un
     return {**found, **watched, "line": {"start": start, "step": 0.5, "rows": rows}}
 
 
-def _usual(case: Case, arrived: Sequence[Row], struck: Struck) -> float | None:
-    """Return the longest gap in the seconds before, with nothing wrong; None where the system did not run then."""
-    if case.until_recovered:
+def _usual(case: Case, arrived: Sequence[Row], struck: Struck, started_at: float) -> float | None:
+    """Return what the same took with nothing wrong: a gap just before, or the first start; None if there was none."""
+    before = [row.at for row in arrived if row.at < struck.since]
+    if not before:
         return None
-    return longest_gap([row.at for row in arrived], struck.since - _BEFORE_SECONDS, struck.since).seconds
+    if case.until_recovered:
+        return round(min(before) - started_at, 2)
+    return longest_gap(before, struck.since - _BEFORE_SECONDS, struck.since).seconds
 
 
 def _catch_up(system: System, written: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ _LEAST_SECONDS, _LEAST_SHARE = 0.3, 0.1
 _COUNTS = ("restarts", "lost", "unread", "repeated", "foreign")
 _TIMES = ("gap_seconds", "slowest_seconds", "recovered_seconds")
 _COLUMNS = (
-    "system", "usual gap", "gap", "slowest partition", "read all again after", *_COUNTS, "the load's own",
+    "system", "usual", "gap", "slowest partition", "read all again after", *_COUNTS, "the load's own",
     "load average", "what the user was told",
 )  # fmt: skip
 _ENDLESS = float("inf")
