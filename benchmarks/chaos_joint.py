@@ -65,6 +65,7 @@ class Stage:
             self.scene.heal()
             told["healed"] = round(time.monotonic() - began, 1)
             held = self._judge.hold()
+            told["records"] = self.scene.account.total()
             told |= {"truth": held.truth_seconds, "progress": held.progress_seconds, "processes": held.processes}
         except BROKEN as broken:
             told["broken"] = _sentence(broken)
@@ -127,7 +128,7 @@ def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
             plan = plan_of(seed)
             told = {"seed": seed, "scene": first, "faults": [fault for fault, _ in plan], **stage.play(plan)}
             if not told["broken"] and seed == end - 1:
-                told |= {"broken": stage.finish(), "records": stage.scene.account.total()}
+                told["broken"] = stage.finish()
             yield told
             if told["broken"]:
                 return
@@ -169,6 +170,10 @@ def _line(one: dict[str, Any]) -> str:
     return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{ended}{again}"
 
 
+def _counted(records: int) -> str:
+    return f", {records} records read, none lost and none twice" if records else ""
+
+
 def section(result: dict[str, Any]) -> str:
     """Return these figures as a section of the benchmarks' page."""
     seeds = result["seeds"]
@@ -181,14 +186,15 @@ def section(result: dict[str, Any]) -> str:
         rows.append(f"| {fault} | {faults[fault]} | {times} |")
     broken = "".join(f"\n- seed {one['seed']}: {one['broken'][:200]}" for one in seeds if one["broken"])
     ended = sum(len(one["ended"]) for one in seeds)
-    records = sum(one.get("records", 0) for one in seeds)
+    scenes = {one["scene"]: one.get("records", 0) for one in held}  # the last round of each has seen all
+    extent = f"{faults.total()} faults in {len(scenes)} scenes{_counted(sum(scenes.values()))}"
     return f"""## Source, service and sink together under chaos
 
 `make chaos`: five brokers, `serve`, a query on two executors of a standalone Spark that follows the service and copies
 three topics through the exactly-once sink, and a load that notes every acknowledgement. A seed is a round of two to
 four faults; after it all is healed, and every record acknowledged until then must be visible to a committed reader,
 once, the service must say what the brokers say, and no transaction, process or unexpected error may be left.
-**{len(held)} of {len(seeds)} rounds held**, {faults.total()} faults, {records} records, none lost, none twice in those.
+**{len(held)} of {len(seeds)} rounds held**, {extent}.
 The query ended {ended} times and was started again on its checkpoint. Progress: seconds from the end of the healing
 until all that was acknowledged by then was visible. {result.get("note", "")}
 {broken}

@@ -92,11 +92,12 @@ def test_given_a_clock_when_it_jumps_then_the_file_that_is_read_says_so(tmp_path
 
 def test_given_rounds_when_told_then_what_failed_is_not_hidden() -> None:
     held: dict[str, Any] = {
-        "seed": 1, "faults": ["kill brokers"], "broken": "", "ended": [], "progress": 4.0, "records": 90,
+        "seed": 1, "scene": 1, "faults": ["kill brokers"], "broken": "", "ended": [], "progress": 4.0, "records": 90,
     }  # fmt: skip
     broke = {**held, "seed": 2, "broken": "BrokenPromiseError: 3 records came twice", "ended": ["a reason"]}
     text = section({"seeds": [held, broke], "found": "- what was found"})
     assert "**1 of 2 rounds held**" in text
+    assert "2 faults in 1 scenes, 90 records read, none lost and none twice" in text
     assert "seed 2: BrokenPromiseError: 3 records came twice" in text
     assert "| kill brokers | 2 | 4.0 s | 4.0 s |" in text
     assert "- what was found" in text
