@@ -119,13 +119,18 @@ class LossGuard:
     def refuse_recreated(self, planned: Offsets, view: FeedView) -> frozenset[TopicPartition]:
         """Refuse to replay a batch over a topic that was made anew since it was planned; return what is, if accepted.
 
+        Partitions that the new topic does not have are of the old one, too.
+
         Raises:
             DataLossError: names the partitions.
         """
         losses = [loss for loss in self._losses(planned, view) if loss.kind is LossKind.RECREATED]
         if losses and not self._restarts:
             raise DataLossError(summarize(tuple(losses)))
-        return frozenset(loss.topic_partition for loss in losses)
+        lost = frozenset(loss.topic_partition for loss in losses)
+        now = {tp.topic: view.partitions[tp].topic_id for tp in lost}
+        absent = (tp for tp in planned if tp.topic in now and (tp not in view.partitions or view.partitions[tp].gone))
+        return lost.union(tp for tp in absent if self._topic_ids.get(tp) != now[tp.topic])
 
     def gone(self) -> set[TopicPartition]:
         """Return the partitions that do not exist any more, with the loss accepted."""

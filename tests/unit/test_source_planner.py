@@ -596,6 +596,14 @@ def test_given_a_batch_planned_over_a_topic_recreated_since_when_replayed_then_i
     assert accepting.latest_offsets({"t": {"0": 10}}, None) == {"t": {"0": 0}}
 
 
+def test_given_a_batch_over_a_topic_recreated_with_fewer_partitions_when_replayed_then_none_is_read() -> None:
+    ids = {TopicName("t"): TopicId("id-1")}
+    feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, last_run_topic_ids=ids)
+    plan = planner(feed, onTopicRecreated="restart")
+    assert plan.tasks({"t": {"0": 5, "1": 5}}, {"t": {"0": 10, "1": 10}})[0] == ()
+    assert plan.latest_offsets({"t": {"0": 10, "1": 10}}, None) == {"t": {"0": 0, "1": 10}}
+
+
 def test_given_a_replay_that_failed_over_a_recreated_topic_when_tried_again_then_it_fails_again(tmp_path: Path) -> None:
     now_id, store = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}, TopicIdStore(tmp_path, "s")
     for saved in ("id-1", "id-2"):
