@@ -184,7 +184,9 @@ def section(result: dict[str, Any]) -> str:
         seconds = [one["progress"] for one in held if fault in one["faults"]]
         times = f"{statistics.median(seconds):.1f} s | {max(seconds):.1f} s" if seconds else "- | -"
         rows.append(f"| {fault} | {faults[fault]} | {times} |")
-    broken = "".join(f"\n- seed {one['seed']}: {one['broken'][:200]}" for one in seeds if one["broken"])
+    broken = "".join(
+        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one['again']}`" for one in seeds if one["broken"]
+    )
     ended = sum(len(one["ended"]) for one in seeds)
     scenes = {one["scene"]: one.get("records", 0) for one in held}  # the last round of each has seen all
     extent = f"{faults.total()} faults in {len(scenes)} scenes{_counted(sum(scenes.values()))}"

@@ -94,7 +94,13 @@ def test_given_rounds_when_told_then_what_failed_is_not_hidden() -> None:
     held: dict[str, Any] = {
         "seed": 1, "scene": 1, "faults": ["kill brokers"], "broken": "", "ended": [], "progress": 4.0, "records": 90,
     }  # fmt: skip
-    broke = {**held, "seed": 2, "broken": "BrokenPromiseError: 3 records came twice", "ended": ["a reason"]}
+    broke = {
+        **held,
+        "seed": 2,
+        "broken": "BrokenPromiseError: 3 records came twice",
+        "ended": ["a reason"],
+        "again": "make chaos",
+    }
     text = section({"seeds": [held, broke], "found": "- what was found"})
     assert "**1 of 2 rounds held**" in text
     assert "2 faults in 1 scenes, 90 records read, none lost and none twice" in text
