@@ -249,7 +249,7 @@ chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, 
 	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 
 .PHONY: kill-job
-kill-job: setup ## A job whose worker and driver are killed around the sink's commit (2 minutes)
+kill-job: setup ## Each job that writes to Kafka, its worker and its driver killed around the commit (3 minutes)
 	$(BIN)/python -m pytest tests/exactly_once/kill_job.py
 
 .PHONY: bench-sink
