@@ -33,13 +33,14 @@ def told_cases(result: Mapping[str, Any]) -> list[str]:
 
 
 def short_table(result: Mapping[str, Any]) -> str:
-    """Return the table of the README: gap and recovery of every system, and what went wrong besides; all cases."""
+    """Return the table of the README: gap and recovery of every system, what else went wrong, what was not played."""
     lines = [f"| what happens | {' | '.join(SYSTEM_TITLES.values())} |", "|---|" + "---|" * len(SYSTEM_TITLES)]
-    for name in CASE_TITLES:
-        cells = result["cells"].get(name, {})
+    for name in told_cases(result):
+        cells = result["cells"][name]
         shown = [_short(cells[one], one, cells.get(OURS)) if one in cells else "-" for one in SYSTEM_TITLES]
         lines.append(f"| {CASE_TITLES[name]} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+    missing = [title for name, title in CASE_TITLES.items() if not result["cells"].get(name)]
+    return "\n".join([*lines, *(["", f"Not played yet: {'; '.join(missing)}."] if missing else ())])
 
 
 def _short(cell: Cell, system: str, ours: Cell | None) -> str:
