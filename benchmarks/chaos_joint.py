@@ -198,7 +198,7 @@ four faults; after it all is healed, and every record acknowledged until then mu
 once, the service must say what the brokers say, and no transaction, process or unexpected error may be left.
 **{len(held)} of {len(seeds)} rounds held**, {extent}.
 The query ended {ended} times and was started again on its checkpoint. Progress: seconds from the end of the healing
-until all that was acknowledged by then was visible. {result.get("note", "")}
+until all that was acknowledged by then was visible.
 {broken}
 
 | fault | played | progress, median | longest |

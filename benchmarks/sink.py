@@ -46,7 +46,7 @@ BROKERS = 3
 LANES = 4
 PAIRS = 3
 SMALL_BATCHES = 15
-EXECUTOR_KILLS = 6
+EXECUTOR_KILLS = 12
 HANGING = 3
 _TRIGGER = "1 second"
 _WAIT_SECONDS = 240.0
@@ -233,8 +233,8 @@ def recovery(cluster: LocalKafka, _: SparkSession) -> Result:
         for number in range(EXECUTOR_KILLS):
             topic = f"recovery-{number}"
             run = SparkSeed(cluster, driver, topic, folder / f"run-{number}", armed, executors=2)
-            kills = [Fault(victim="executor", point="step5.middle", after_rows=after) for after in (5, 30)]
-            if found := run.play(kills):
+            # One in each run: the rows are all written before a second executor has come back.
+            if found := run.play([Fault(victim="executor", point="step5.middle", after_rows=5)]):
                 raise SystemExit(f"not exactly once: {found}")
             taken += run.recoveries
             complete += run.completions
@@ -360,7 +360,8 @@ def _latency_lines(result: Result) -> Iterator[str]:
                 yield f"| {who} killed in mid-transaction, to {words} | {seconds} | not run | <= 5 s |"
     if found := result.get("hanging"):
         seconds = f"max {found['max']:.1f} s (n = {found['n']})"
-        yield f"| open transaction of a task that nobody tries again, timeout 10 s | {seconds} | - | <= 20 s |"
+        what = "open transaction of a task that nobody tries again, timeout 10 s, from the start of its process"
+        yield f"| {what} | {seconds} | - | <= 20 s |"
 
 
 INTRODUCTION = (
