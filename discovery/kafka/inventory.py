@@ -58,7 +58,8 @@ def topic_option(
         left = max(0.1, deadline - time.monotonic())
         asked = client.describe_configs(some, request_timeout=left).items()
         told = _answers(asked, left, needs_one=needs_one and not found)
-        found |= {TopicName(r.name): str(c[option].value) for r, c in told if option in c}
+        values = {r.name: c[option].value for r, c in told if option in c}
+        found |= {TopicName(name): str(value) for name, value in values.items() if value is not None}
     return found
 
 

@@ -155,7 +155,8 @@ class Journal:
         except KafkaException as error:
             _log.warning("cutLedger: whether topic %s is kept is not known: %s", self._topic, error.args[0].str())
             return
-        self._check_settings({name: str(entry.value) for name, entry in told.items()}, copies)
+        values = {name: entry.value for name, entry in told.items()}
+        self._check_settings({name: str(value) for name, value in values.items() if value is not None}, copies)
 
     def _check_settings(self, settings: Mapping[str, str], copies: int) -> None:
         policy, in_sync = settings.get("cleanup.policy", "compact"), int(settings.get("min.insync.replicas", "1"))

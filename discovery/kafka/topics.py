@@ -17,8 +17,8 @@ from discovery.kafka.transactions import Access, patiently
 
 _LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
 COPIES = 3
-LEAST_IN_SYNC = 2
-"""Copies that must have a record before it counts, where there are three: one broker may die, and none be wrong."""
+LEAST_IN_SYNC = COPIES // 2 + 1
+"""Of three copies, those that must have a record before it counts: one broker may die, and none be wrong."""
 _MANY_COPIES = 5
 """Of a topic that must be written to while any two brokers are dead: three of five must have a record."""
 
