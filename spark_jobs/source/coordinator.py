@@ -5,9 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
-from discovery.core.model import TopicPartition
+from discovery.core.model import BrokerId, TopicPartition
 from spark_jobs.source.cut import (
     Batch,
     CutRecord,
@@ -25,6 +26,7 @@ from spark_jobs.source.offsets import Offsets, OffsetsJson
 from spark_jobs.source.plan import describe
 
 _log = logging.getLogger("kafka_discovery.source")
+Leaders = Mapping[TopicPartition, BrokerId | None]
 _MOST_DOUBLINGS = 7
 _MOST_PATIENCE_DOUBLINGS = 2
 _REST_SECONDS = 0.5
@@ -56,7 +58,9 @@ class RangeCoordinator:
         self._taken: LedgerTakenError | None = None
         self._gone_back: dict[TopicPartition, CutRecord] = {}
         """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
-        self._rest_until: dict[TopicPartition, float] = {}
+        self._rest: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
+        """Partitions that nobody could read: until when they rest, and who led them."""
+        self._leaders: Leaders = {}
         self._state = LedgerState()
         self._pending: dict[TopicPartition, CutRecord] = {}
         self._plan: Plan | None = None
@@ -161,11 +165,19 @@ class RangeCoordinator:
         if records:
             self._write_soon(records)
 
-    def held(self) -> dict[TopicPartition, str]:
-        """Return the partitions that must not be planned now, with reasons."""
+    def held(self, leader_of: Callable[[TopicPartition], BrokerId | None]) -> dict[TopicPartition, str]:
+        """Return the partitions that must not be planned now, with reasons.
+
+        Args:
+            leader_of: Who leads now: nobody rests for what another leader did. Asked for resting partitions alone.
+        """
         now = self._now()
         with self._lock:
-            resting = {tp: _RESTING for tp, until in self._rest_until.items() if now < until}
+            resting = {
+                tp: _RESTING
+                for tp, (until, leader) in self._rest.items()
+                if now < until and (leader is None or leader_of(tp) == leader)
+            }
             unwritten = [*self._doubtful, *(tp for tp in self._gone_back if tp in self._pending)]
             return resting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
 
@@ -198,14 +210,22 @@ class RangeCoordinator:
         *,
         replayed: bool,
         whole: Collection[TopicPartition] = (),
+        leaders: Leaders = MappingProxyType({}),
     ) -> Plan:
         """Put a plan in force; all others are stale from now on.
+
+        Args:
+            ranges: What it promises.
+            replayed: Spark has logged it already.
+            whole: Partitions that are never cut.
+            leaders: Who leads them, as far as that is known: see `held`.
 
         Raises:
             StateError: the plan contradicts a record.
         """
         with self._lock:
             self._number += 1
+            self._leaders = leaders
             incarnation = self.resume().number
             self._plan = open_plan(
                 self._number, ranges, self._pending, incarnation=incarnation, replayed=replayed, whole=whole
@@ -290,6 +310,7 @@ class RangeCoordinator:
                 for tp, end in settlement.ends.items():
                     if end > plan.ranges[tp].start:
                         self._fruitless.pop(tp, None)
+                        self._rest.pop(tp, None)
             return settlement
 
     def _make_durable(self, records: Collection[CutRecord]) -> None:
@@ -352,7 +373,8 @@ class RangeCoordinator:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
         if record.cut == record.start:
             self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
-            self._rest_until[tp] = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
+            until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
+            self._rest[tp] = (until, self._leaders.get(tp))
 
     def _append(self, entries: list[Entry]) -> None:
         self._ledger.append(entries)

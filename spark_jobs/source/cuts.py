@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from discovery.core.errors import StateError
-from discovery.core.model import TopicPartition
+from discovery.core.model import BrokerId, TopicPartition
 from discovery.feed.base import FeedView
 from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import Ticket
@@ -87,12 +88,13 @@ class Cuts:
         """Return where cut ranges had been planned to end that are rewound and not read on yet."""
         return {} if self._first is not None else self._coordinator.gone_back()
 
-    def held(self, confirmed: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+    def held(self, confirmed: Collection[TopicPartition], view: FeedView) -> dict[TopicPartition, str]:
         """Let partitions that were cut be read on; return those that must not be planned now, with reasons.
 
         Args:
             confirmed: Rewound partitions that are known to have the records that were cut off, or whose loss is
                 accepted.
+            view: Who leads now.
 
         Raises:
             StateError: somebody else holds the ledger.
@@ -100,7 +102,7 @@ class Cuts:
         if self._first is not None:
             return {}
         self._coordinator.read_on(confirmed)
-        return self._coordinator.held()
+        return self._coordinator.held(partial(_leader, view))
 
     def note_planned(self, end: Mapping[str, Any]) -> None:
         """Hear what Spark is told; the first batch of a new query begins an incarnation.
@@ -180,7 +182,8 @@ class Cuts:
         pieces = Counter(r.topic_partition for task in tasks for r in task)
         # One outcome for a partition: pieces of it would have to agree, so it is read to its end.
         whole = [tp for tp, count in pieces.items() if count > 1 or hold]
-        plan = self._coordinator.open_plan(ranges, replayed=end != self._returned, whole=whole)
+        leaders = {tp: _leader(view, tp) for tp in ranges}
+        plan = self._coordinator.open_plan(ranges, replayed=end != self._returned, whole=whole, leaders=leaders)
         self._packed = _Packed(start=start, end=end, plan=plan, tasks=tasks)
         return self._packed
 
@@ -229,6 +232,10 @@ def parsed_json(end: Mapping[str, Any]) -> OffsetsJson:
     Runs: anywhere (pure).
     """
     return {topic: dict(partitions) for topic, partitions in end.items()}
+
+
+def _leader(view: FeedView, tp: TopicPartition) -> BrokerId | None:
+    return view.partitions[tp].leader_id if tp in view.partitions else None
 
 
 def _shortened(tasks: tuple[Task, ...], plan: Plan) -> tuple[Task, ...]:

@@ -360,7 +360,7 @@ class Planner:
             self._checked = shape if checked.settled else None
             self._guard.learn(start, view)
         if self.cuts is not None:
-            self._held = self.cuts.held(told.keys() - self._held.keys()) | self._held
+            self._held = self.cuts.held(told.keys() - self._held.keys(), view) | self._held
             view, resets = self._hold(view), {tp: to for tp, to in resets.items() if tp not in self._held}
         plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         if plan.suspect and not resets:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
-from discovery.core.model import TopicPartition
+from discovery.core.model import BrokerId, TopicPartition
 from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
@@ -23,6 +23,8 @@ from tests.fakes.feed import tp
 from tests.fakes.ledger import FullDisk
 from tests.support import eventually
 
+NOBODY = dict[TopicPartition, BrokerId]().get
+"""Who leads is not known."""
 RANGES = {tp(0): PlannedRange(start=5, end=20), tp(1): PlannedRange(start=0, end=4)}
 
 
@@ -81,9 +83,9 @@ def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goe
     assert second.is_rewind(tp(0), 20, 9)
     assert second.advance({tp(0): 9}) == {}
     assert second.gone_back() == {tp(0): 20}
-    assert set(second.held()) == {tp(0)}, "not read on before that is recorded"
+    assert set(second.held(NOBODY)) == {tp(0)}, "not read on before that is recorded"
     second.read_on([tp(0)])
-    assert second.held() == {}
+    assert second.held(NOBODY) == {}
     second.close()
     third, _ = opened(tmp_path)
     assert third.pending() == {}
@@ -173,7 +175,7 @@ def test_given_a_slow_ledger_when_a_cut_is_written_then_others_are_answered_and_
         thread.start()
     assert coordinator.decide(1, {tp(6): 9}) == {tp(6): 9}
     assert coordinator.known(1, ranges) == {tp(6): 9, tp(7): 9}
-    eventually(lambda: len(coordinator.held()) == 6, 20)
+    eventually(lambda: len(coordinator.held(NOBODY)) == 6, 20)
     ledger.answer.set()
     for thread in threads:
         thread.join(20)
@@ -194,10 +196,10 @@ def test_given_a_ledger_that_cannot_be_written_when_a_partition_went_back_then_i
     ledger.full = True
     coordinator.read_on([tp(0)])
     assert coordinator.advance({tp(0): 9}) == {}
-    assert coordinator.held() == {tp(0): "no space left"}
+    assert coordinator.held(NOBODY) == {tp(0): "no space left"}
     ledger.full = False
     coordinator.read_on([tp(0)])
-    assert coordinator.held() == {}
+    assert coordinator.held(NOBODY) == {}
     coordinator.close()
 
 
@@ -235,6 +237,19 @@ def test_given_a_write_that_hangs_when_closed_then_its_file_is_not_closed_under_
     thread.join(20)
     coordinator.close()
     assert ledger._handle is None
+
+
+def test_given_a_partition_nobody_could_read_when_another_broker_leads_it_then_it_does_not_rest(tmp_path: Path) -> None:
+    coordinator, _ = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False, leaders={tp(0): BrokerId(1), tp(1): BrokerId(2)})
+    coordinator.decide(1, {tp(0): RANGES[tp(0)].start, tp(1): 4})
+    coordinator.close_plan()
+    assert coordinator.advance({tp(0): RANGES[tp(0)].start}) == {}
+    coordinator.read_on([tp(0)])
+    assert set(coordinator.held({tp(0): BrokerId(1), tp(1): BrokerId(9)}.get)) == {tp(0)}
+    assert coordinator.held({tp(0): BrokerId(3)}.get) == {}
+    coordinator.close()
 
 
 # -- over TCP -----------------------------------------------------------------------------------------------------
