@@ -86,7 +86,7 @@ def _sentence(broken: BaseException) -> str:
 
 @contextlib.contextmanager
 def staged(name: str) -> Iterator[Stage]:
-    """Yield a stage of its own; its logs stay in `build/chaos/NAME` until somebody says that it held."""
+    """Yield a stage of its own; its logs stay in `build/chaos/NAME`."""
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder,
         Scene(Path(folder)) as scene,

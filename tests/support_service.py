@@ -16,7 +16,8 @@ import httpx
 
 from tests.support import eventually
 
-_STARTING_SECONDS = 20.0
+_STARTING_SECONDS = 60.0
+_STARTING = ("the service is starting", "the loop was not started yet", "the loop has shown nothing yet")
 _MAIN = "from discovery.cli import main; main()"
 
 
@@ -87,7 +88,7 @@ class ServiceProcess:
         until = time.monotonic() + _STARTING_SECONDS
         while True:
             answer = httpx.get(self.api + path, headers=headers, timeout=30, trust_env=False)
-            starting = answer.status_code == 503 and "try again" in answer.text
+            starting = answer.status_code == 503 and any(words in answer.text for words in _STARTING)
             if not starting or time.monotonic() > until:
                 return answer
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The jobs as users run them, killed at the worst moments: `make kill-job`; `make test` plays one of them."""
+"""The jobs as users run them, killed at the worst moments: `make kill-job`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A short scene of `make chaos`: source, service and sink together, and that its judge finds what is broken."""
+"""A short scene of `make chaos` and `make soak-joint`: all together, and that the judge finds what is broken."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.chaos_joint import Stage
 from benchmarks.joint.scene import Scene
+from benchmarks.soak_joint import sample
 from discovery.localkafka.cluster import LocalKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -19,6 +20,8 @@ def test_given_dead_brokers_a_damaged_service_and_new_partitions_when_healed_the
     with Scene(tmp_path, cluster=breakable, name=topic_name[-30:], executors=0) as scene:
         stage = Stage(scene)
         assert stage.play(plan)["broken"] == ""
+        measured = sample(scene)
+        assert [title for title, value in measured.items() if not value] == ["executors, JVM: memory, MiB"]
         assert stage.finish() == ""
         scene.account.seen[next(iter(scene.account.due))] += 1
         assert "1 records came twice" in str(stage.play(())["broken"])

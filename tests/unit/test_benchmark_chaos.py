@@ -1,5 +1,6 @@
 from benchmarks.chaos_service import plan_of, section
 from benchmarks.seeds import shrunk
+from benchmarks.soak_joint import section as joint_section
 from benchmarks.soak_service import section as soak_section
 
 
@@ -38,3 +39,17 @@ def test_given_a_soak_when_told_then_what_grows_and_what_did_not_heal_is_said() 
     assert "it was 1 times" in text
     assert "| memory, MiB | 70 | +5 ± 1 | **yes** |" in text
     assert "| threads | 13 | +0.1 ± 1 | no |" in text
+
+
+def test_given_a_soak_of_all_when_told_then_a_broken_promise_and_what_grew_are_said() -> None:
+    slopes = {
+        "service: memory, MiB": {"median": 70.0, "an_hour": 5.0, "either_way": 1.0},
+        "state on disk, kB": {"median": 7.0, "an_hour": None, "either_way": None},
+    }
+    result = {"minutes": 1, "seed": 2, "rounds": 3, "records": 12_345, "ended": 0, "broken": "", "slopes": slopes}
+    text = joint_section(result)
+    assert "every promise held" in text
+    assert "12,345 records" in text
+    assert "Sure to have grown in this run: service: memory, MiB." in text
+    assert "state on disk" not in text
+    assert "did not hold: 3 records came twice" in joint_section(result | {"broken": "3 records came twice"})
