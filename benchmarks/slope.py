@@ -3,8 +3,9 @@
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 _LEAST_BLOCKS = 4
 _QUANTILE = 0.975
@@ -21,6 +22,53 @@ class Slope:
     def grows(self) -> bool:
         """Tell whether zero lies below the interval."""
         return self.an_hour - self.either_way > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Several measures over one time."""
+
+    seconds: list[float] = field(default_factory=list)
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, seconds: float, values: Mapping[str, float]) -> None:
+        """Take one value of each measure; always the same measures."""
+        self.seconds.append(seconds)
+        for name, value in values.items():
+            self.values.setdefault(name, []).append(float(value))
+
+    def slopes(self) -> dict[str, dict[str, float | None]]:
+        """Return the median of each measure and its growth an hour, None where there is too little to tell."""
+        found = {}
+        for name, values in self.values.items():
+            grown = slope(self.seconds, values)
+            found[name] = {
+                "median": round(statistics.median(values), 2),
+                "an_hour": None if grown is None else round(grown.an_hour, 2),
+                "either_way": None if grown is None else round(grown.either_way, 2),
+            }
+        return found
+
+
+def grows(told: Mapping[str, Any]) -> bool:
+    """Tell whether one of `Series.slopes` is sure to grow."""
+    return told["an_hour"] is not None and Slope(an_hour=told["an_hour"], either_way=told["either_way"]).grows
+
+
+def table(slopes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a table of `Series.slopes`."""
+    if all(told["an_hour"] is None for told in slopes.values()):
+        return ["Too few samples to tell what grows."]
+    return [
+        "| | median | an hour (95 %) | grows |",
+        "|---|---|---|---|",
+        *(
+            f"| {title} | {told['median']:g} | {told['an_hour']:+g} ± {told['either_way']:g} "
+            f"| {'**yes**' if grows(told) else 'no'} |"
+            for title, told in slopes.items()
+            if told["an_hour"] is not None
+        ),
+    ]
 
 
 def slope(

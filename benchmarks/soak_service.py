@@ -23,7 +23,7 @@ import httpx
 
 from benchmarks.family import descriptors, resident_mib, threads
 from benchmarks.harness import environment, say, write_result
-from benchmarks.slope import Slope, slope
+from benchmarks.slope import Series, grows, table
 from tests.fakes.mock_cluster import MockCluster
 from tests.support_service import ServiceProcess, serving
 
@@ -35,13 +35,7 @@ FOLLOWERS = 4
 _ASKED = 10
 _SLOW_MILLISECONDS = (0, 50, 400, 1500)
 Result = dict[str, Any]
-MEASURES = {
-    "memory, MiB": "memory",
-    "threads": "threads",
-    "open files": "files",
-    "state on disk, kB": "state",
-    "answer to /v1/status, ms": "status",
-}
+MEASURES = ("memory, MiB", "threads", "open files", "state on disk, kB", "answer to /v1/status, ms")
 
 
 @dataclass(slots=True)
@@ -126,7 +120,7 @@ def soak(minutes: float, seed: int) -> Result:
         "rounds": rounds,
         "generation_went_back": watch.went_back,
         "unexpected_errors": log.count("BUG in"),
-        "slopes": watch.slopes(),
+        "slopes": watch.series.slopes(),
     }
 
 
@@ -137,8 +131,7 @@ class Watch:
         """Begin without a sample."""
         self._service, self._state = service, state
         self._began = time.monotonic()
-        self._times: list[float] = []
-        self._values: dict[str, list[float]] = {name: [] for name in MEASURES.values()}
+        self.series = Series()
         self._generation = 0
         self.went_back = 0
 
@@ -159,18 +152,6 @@ class Watch:
         self._sample()
         return round(time.monotonic() - began, 1)
 
-    def slopes(self) -> dict[str, Any]:
-        """Return first and last block and growth of each measure."""
-        found = {}
-        for title, name in MEASURES.items():
-            values, grown = self._values[name], slope(self._times, self._values[name])
-            found[title] = {
-                "median": round(statistics.median(values), 2),
-                "an_hour": None if grown is None else round(grown.an_hour, 2),
-                "either_way": None if grown is None else round(grown.either_way, 2),
-            }
-        return found
-
     def _sample(self) -> None:
         pid = self._service.pid
         asked = []
@@ -180,11 +161,9 @@ class Watch:
             asked.append((time.perf_counter() - began) * 1000)
         self.went_back += told["generation"] < self._generation
         self._generation = told["generation"]
-        self._times.append(time.monotonic() - self._began)
         state = sum(file.stat().st_size for file in self._state.rglob("*") if file.is_file()) / 1000
         seen = (resident_mib(pid), threads(pid), descriptors(pid), state, statistics.median(asked))
-        for name, value in zip(MEASURES.values(), seen, strict=True):
-            self._values[name].append(float(value))
+        self.series.add(time.monotonic() - self._began, dict(zip(MEASURES, seen, strict=True)))
 
 
 def _following(service: ServiceProcess) -> ExitStack:
@@ -233,22 +212,12 @@ def is_true(service: ServiceProcess, world: World) -> bool:
     return told == world.leaders
 
 
-def _grows(told: Result) -> bool:
-    return Slope(an_hour=told["an_hour"], either_way=told["either_way"]).grows
-
-
 def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     healed = [one["healed_seconds"] for one in result["rounds"]]
     known = sorted(seconds for seconds in healed if seconds is not None) or [HEAL_SECONDS]
-    grown = [row for row in result["slopes"].values() if row["an_hour"] is not None and _grows(row)]
+    grown = any(map(grows, result["slopes"].values()))
     over = len(healed) - healed.count(None)
-    rows = [
-        f"| {title} | {told['median']:g} | {told['an_hour']:+g} ± {told['either_way']:g} "
-        f"| {'**yes**' if _grows(told) else 'no'} |"
-        for title, told in result["slopes"].items()
-        if told["an_hour"] is not None
-    ]
     return "\n".join(
         [
             "## The service for hours",
@@ -261,11 +230,9 @@ def section(result: Result) -> str:
             f"{result['unexpected_errors']}. Growth is that of a line through means of twelfths, after a quarter to",
             "warm up.",
             "",
-            "| | median | an hour (95 %) | grows |",
-            "|---|---|---|---|",
-            *rows,
+            *table(result["slopes"]),
             "",
-            *(["What grew in this run is not explained yet; an hour or more of it would tell more.", ""] * bool(grown)),
+            *(["What grew in this run is not explained yet; an hour or more of it would tell more.", ""] * grown),
         ]
     )
 
