@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_LEFT, _RIGHT, _TOP, _LINE, _WIDTH = 260, 30, 44, 30, 860
+_LEFT, _RIGHT, _TOP, _LINE, _WIDTH = 290, 30, 44, 30, 890
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.grid{stroke:#ddd}.dot{fill:#2563ab;fill-opacity:.55}"
     ".open{fill:none;stroke:#b3261e;stroke-width:1.5}.mid{stroke:#222;stroke-width:2}.bg{fill:#fff}"

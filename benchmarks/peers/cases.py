@@ -189,11 +189,11 @@ def _holes(count: int) -> Case:
         brokers=12,
         listed=partial(with_holes, count),
         watch_seconds=60.0,
-        until_recovered=True,
+        is_start=True,
     )
 
 
-_AGAIN = {"listed": first_three, "watch_seconds": 100.0, "until_recovered": True, "takes_seconds": 20.0}
+_AGAIN = {"listed": first_three, "watch_seconds": 100.0, "is_start": True, "takes_seconds": 20.0}
 
 
 def _restart(name: str, strike: Callable[[Stage], Struck], **more: Any) -> Case:

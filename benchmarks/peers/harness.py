@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.peers.cases import named
 from benchmarks.peers.load import loaded
 from benchmarks.peers.program import Place, System, now
-from benchmarks.peers.rows import Row, first_arrivals, longest_gap, measure, timeline
+from benchmarks.peers.rows import Row, first_arrivals, longest_gap, measure, recovered, timeline
 from benchmarks.peers.stage import PARTITIONS, Case, Stage, Struck
 from benchmarks.peers.systems import make
 from discovery.localkafka.cluster import LocalKafka
@@ -23,8 +23,6 @@ ROWS_PER_SECOND = 600.0
 _CATCH_UP_SECONDS = 20.0
 _BEFORE_SECONDS = 5.0
 """Of the chart."""
-_AFTER_SECONDS = 3.0
-"""A system that reads again is watched so much longer."""
 _OWN_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
 
@@ -72,7 +70,7 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         (folder / "hosts").write_text(named(stage))
         case.begin(stage)
         struck = case.strike(stage)
-        until = _watch(case, system, struck)
+        until = _watch(case, stage, struck)
         (folder / "struck").write_text(f"{struck} until {until}\n")
         said: dict[str, Any] = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
         case.heal(stage)
@@ -91,21 +89,22 @@ def _place(case: Case, topic: str, folder: Path) -> Place:
     return Place(folder=folder, topic=topic, prefix=prefix)
 
 
-def _watch(case: Case, system: System, struck: Struck) -> float:
-    """Wait until the case's time is over; return when that was."""
+def _watch(case: Case, stage: Stage, struck: Struck) -> float:
+    """Wait until the case's time is over, or until the system has read all living partitions for a while again."""
     until = max(struck.since, struck.healed_at) + case.watch_seconds
     while now() < until:
-        if case.until_recovered and _reads(system, struck):
-            until = min(until, now() + _AFTER_SECONDS)
+        if _reads(stage, struck):
+            until = min(until, now() + case.after_seconds)
             break
-        time.sleep(0.5)
+        time.sleep(1.0)
     time.sleep(max(0.0, until - now()))
     return until
 
 
-def _reads(system: System, struck: Struck) -> bool:
-    news = first_arrivals(system.program.arrived())
-    return {row.partition for row in news if row.at > struck.since} >= set(struck.living)
+def _reads(stage: Stage, struck: Struck) -> bool:
+    news = first_arrivals(stage.system.program.arrived())
+    written = stage.load.acknowledged()
+    return recovered(news, written, struck.healed_at, now(), struck.living) is not None
 
 
 def _measured(arrived: Sequence[Row], written: Sequence[Row], struck: Struck, until: float) -> dict[str, Any]:
@@ -121,7 +120,7 @@ def _usual(case: Case, arrived: Sequence[Row], struck: Struck, started_at: float
     before = [row.at for row in arrived if row.at < struck.since]
     if not before:
         return None
-    if case.until_recovered:
+    if case.is_start:
         return round(min(before) - started_at, 2)
     return longest_gap(before, struck.since - _BEFORE_SECONDS, struck.since).seconds
 

@@ -119,7 +119,10 @@ def _plain(text: str) -> str:
 
 
 def chart(name: str, cells: Mapping[str, Cell]) -> str:
-    """Draw rows a second of each system over one axis of time; the line is the moment of the fault."""
+    """Draw rows a second of each system over one axis of time; the line is the moment of the fault.
+
+    The base line of a system is as long as it was watched.
+    """
     systems = [one for one in SYSTEM_TITLES if one in cells]
     seconds = max(len(cells[one]["line"]["rows"]) * cells[one]["line"]["step"] for one in systems)
     scale = (_WIDTH - _LEFT - 20) / seconds
@@ -158,6 +161,6 @@ def _strip(system: str, cell: Cell, place: int, scale: float) -> str:
     )
     return (
         f'<text x="{_LEFT - 10}" y="{bottom - 8}" text-anchor="end">{escape(SYSTEM_TITLES[system])}</text>'
-        f'<line class="base" x1="{_LEFT}" x2="{_WIDTH - 20}" y1="{bottom}" y2="{bottom}"/>'
+        f'<line class="base" x1="{_LEFT}" x2="{_LEFT + len(rows) * wide:.1f}" y1="{bottom}" y2="{bottom}"/>'
         f'<path class="{look}" d="{bars}"/>'
     )

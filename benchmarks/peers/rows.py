@@ -105,7 +105,7 @@ def measure(
         "gap_over": gap.over,
         "slowest_seconds": slowest.seconds,
         "slowest_over": slowest.over,
-        "recovered_seconds": _recovered(of_living, written, healed_at, until, partitions),
+        "recovered_seconds": recovered(of_living, written, healed_at, until, partitions),
         "rows": len(news),
         "written": len(written),
         **_account(arrived, news, written),
@@ -119,9 +119,13 @@ def _gaps(rows: Sequence[Row], since: float, until: float, partitions: Sequence[
     return together, max(each, key=lambda one: one.seconds)
 
 
-def _recovered(
-    news: Sequence[Row], written: Sequence[Row], healed_at: float, until: float, partitions: Sequence[int]
+def recovered(
+    news: Sequence[Row], written: Sequence[Row], healed_at: float, until: float, partitions: Iterable[int]
 ) -> float | None:
+    """Return the seconds until each of these partitions brought a record written after it was well; None: not yet.
+
+    Runs: anywhere (pure).
+    """
     fresh = {row.key for row in written if row.at > healed_at + _UNDER_WAY_SECONDS}
     first: dict[int, float] = {}
     for row in news:

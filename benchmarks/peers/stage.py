@@ -16,6 +16,8 @@ ALL = tuple(range(PARTITIONS))
 _FIRST_ROWS_SECONDS = 120.0
 _LEVEL_SECONDS = 40.0
 _WARM_SECONDS = 5.0
+_AFTER_SECONDS = 20.0
+_AFTER_START_SECONDS = 3.0
 _AROUND_SECONDS = 55.0
 """Of a cell, beside its watching: topic, start, first rows, catching up, bringing brokers back."""
 
@@ -89,8 +91,8 @@ class Case:
     copies: int = 3
     watch_seconds: float = 30.0
     """From the fault, or from the end of one that takes longer."""
-    until_recovered: bool = False
-    """Watch no longer than until it reads all living partitions again."""
+    is_start: bool = False
+    """A start is what is measured, not what happens to a system that reads already."""
     listed: Callable[[LocalKafka, contextlib.ExitStack], str] = all_brokers
     begin: Callable[[Stage], None] = running
     heal: Callable[[Stage], None] = field(default=revived)
@@ -101,6 +103,11 @@ class Case:
 
     takes_seconds: float = 0.0
     """The fault itself, where that is not done in a moment."""
+
+    @property
+    def after_seconds(self) -> float:
+        """How much longer a system is watched that reads all living partitions again."""
+        return _AFTER_START_SECONDS if self.is_start else _AFTER_SECONDS
 
     @property
     def most_seconds(self) -> float:
