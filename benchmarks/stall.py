@@ -221,7 +221,7 @@ _WORDS = {
     "rf3_file": ("RF 3, `sourceId`, ledger in a file", "p99 <= 2 s"),
     "rf1_kafka": ("RF 1, `sourceId`, ledger in Kafka", "<= session timeout (6 s) + 2 s"),
     "rf3_kafka": ("RF 3, `sourceId`, ledger in Kafka", "<= session timeout (6 s) + 2 s"),
-    "rf1_kafka_stock": ("RF 1, the same (transaction log with Kafka's default min.isr 2)", "-"),
+    "rf1_kafka_stock": ("RF 1, ledger in Kafka, stock log (its default min.isr 2)", "-"),
     "rf3_without_cuts": ("RF 3, without `sourceId`", "-"),
     "rf1_without_cuts": ("RF 1, without `sourceId`", "-"),
     "rf3_native": ("RF 3, Spark's own source", "-"),
