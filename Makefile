@@ -53,13 +53,27 @@ test-docs: setup ## Every snippet of the documentation, those that take long inc
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: check
-check: setup ## Format, lint, types, import layers, unit and property tests (about a minute)
+check: setup ## Format, lint, types, import layers, unit and property tests, side by side (two minutes)
+	@$(MAKE) --no-print-directory --jobs 2 $(SYNC) check-units check-style check-models
+
+SYNC := $(if $(filter 3.%,$(MAKE_VERSION)),,--output-sync=target)
+
+# They explore models of the protocols and never enter the core: measuring its coverage would double their time.
+MODELS := tests/property/test_cut_model.py tests/property/test_lanes_model.py
+
+.PHONY: check-units check-style check-models
+check-units: setup
+	$(BIN)/coverage run -m pytest -q tests/unit tests/property $(MODELS:%=--ignore=%)
+	$(BIN)/coverage report
+
+check-style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/coverage run -m pytest -q tests/unit tests/property
-	$(BIN)/coverage report
+
+check-models: setup
+	$(BIN)/python -m pytest -q $(MODELS)
 
 # Debian's own binaries, unpacked and not installed; a test that needs one skips with the reason where this fails.
 build/tools/.ready:
@@ -173,6 +187,10 @@ soak-source: setup ## Memory, threads and files of the source over 30 minutes of
 .PHONY: soak
 soak: setup ## The service for an hour under faults drawn from a seed: what grows, with confidence; no JVM (MINUTES=60 SEED=1)
 	$(BIN)/python -m benchmarks.soak_service $(or $(MINUTES),60) $(or $(SEED),1)
+
+.PHONY: soak-joint
+soak-joint: setup ## Source, service and sink for an hour under faults of brokers: what grows (MINUTES=60 SEED=1)
+	$(BIN)/python -m benchmarks.soak_joint $(or $(MINUTES),60) $(or $(SEED),1)
 
 .PHONY: chaos-service
 chaos-service: setup ## The service under faults of brokers and its own, 200 seeds; one again: FIRST=7 COUNT=1; no JVM (20 minutes)
