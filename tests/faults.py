@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from random import Random
 
+from tests.ports import free_port
+
 HOST = "127.0.0.1"
 
 
@@ -16,7 +18,7 @@ def refused_port() -> Iterator[str]:
     """Yield an address where nobody listens and nobody will: connects are refused at once."""
     # Bound and not listening: the port stays ours and the kernel answers a SYN with RST.
     with socket.socket() as held:
-        held.bind((HOST, 0))
+        held.bind((HOST, free_port()))
         yield _address(held)
 
 
@@ -25,7 +27,7 @@ def black_hole() -> Iterator[str]:
     """Yield an address whose SYNs vanish: a listener with a full accept queue that nobody accepts from."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
-        listener.bind((HOST, 0))
+        listener.bind((HOST, free_port()))
         listener.listen(0)
         for _ in range(4):
             filler = stack.enter_context(socket.socket())
@@ -168,7 +170,7 @@ def _server(talk: Callable[[socket.socket], None], *, close_after: bool = False)
                 thread.start()
 
     with socket.socket() as listener:
-        listener.bind((HOST, 0))
+        listener.bind((HOST, free_port()))
         listener.listen(128)
         listener.settimeout(0.1)
         acceptor = threading.Thread(target=accept, args=(listener,), daemon=True)

@@ -14,6 +14,7 @@ from discovery.endpoint.limits import Limits
 from discovery.endpoint.make import Followed, brokers_feed, make_endpoint
 from discovery.localkafka.jars import kafka_jars
 from discovery.localkafka.java import java_command
+from tests.ports import free_port
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -32,7 +33,9 @@ def endpoint_to(
     """Run an endpoint on a free port, in this process, and wait until it leads somewhere."""
     options, policy = open_stores(map_client_options(dict(client or {}))), Policy()
     feed = brokers_feed(parse_bootstrap_servers(bootstrap), options, policy, state_dir=state_dir)
-    running = Followed(feed=feed, endpoint=make_endpoint(feed.view, options, policy, limits or Limits(port=0)))
+    running = Followed(
+        feed=feed, endpoint=make_endpoint(feed.view, options, policy, limits or Limits(port=free_port()))
+    )
     running.start()
     try:
         assert running.endpoint.wait_ready(READY_SECONDS), running.feed.view()

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.ports import service_ports
 from tests.support import eventually
 
 _STARTING_SECONDS = 60.0
@@ -126,8 +127,7 @@ class ServiceProcess:
 
 def serve_arguments(bootstrap: str, state_dir: Path, *more: str) -> tuple[str, ...]:
     """Return the arguments of a service on free ports."""
-    ports = ("--port", "0", "--probe-port", "0", "--json")
-    return ("--bootstrap", bootstrap, "--state-dir", str(state_dir), *ports, *more)
+    return ("--bootstrap", bootstrap, "--state-dir", str(state_dir), *service_ports(), "--json", *more)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from deploy.source.alerts import ALERTS
 from tests.deploy.runbooks import SAYS, SHOWS, found, run, sh_blocks, variables
 from tests.fakes.mock_cluster import MockCluster
 from tests.faults import refused_port
+from tests.ports import service_ports
 from tests.support_service import ServiceProcess, wait_for
 
 
@@ -38,7 +39,7 @@ def _served(folder: Path, listed: list[str]) -> Iterator[dict[str, str]]:
         '[clusters.main.client]\n"security.protocol" = "PLAINTEXT"\n',
         encoding="utf-8",
     )
-    arguments = ("--config", str(config), "--state-dir", str(folder / "state"), "--port", "0", "--probe-port", "0")
+    arguments = ("--config", str(config), "--state-dir", str(folder / "state"), *service_ports())
     with ServiceProcess(*arguments, "--json", log=folder / "log") as service:
         wait_for(service, "/readyz", 200, 60)
         yield variables(

@@ -16,6 +16,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Self
 
+from tests.ports import free_port
+
 HOST = "127.0.0.1"
 _NAMED = HOST.encode()
 _CONNECT_SECONDS = 5.0
@@ -79,7 +81,7 @@ class KafkaProxy:
 
     def __enter__(self) -> Self:
         for number in self._brokers:
-            listener = socket.create_server((HOST, 0))
+            listener = socket.create_server((HOST, free_port()))
             listener.settimeout(0.1)
             self._listeners[number] = listener
         for number in self._brokers:

@@ -19,6 +19,7 @@ from discovery.doctor.examine import examine
 from discovery.doctor.facts import Seen
 from tests.fakes.mock_cluster import MockCluster
 from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, garbage_speaker
+from tests.ports import free_port
 
 QUICK = Policy(connect_timeout_seconds=2, request_timeout_seconds=2)
 
@@ -29,7 +30,7 @@ def tls_server(authority: trustme.CA) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     ended = threading.Event()
-    with create_server(("127.0.0.1", 0)) as listener:
+    with create_server(("127.0.0.1", free_port())) as listener:
         listener.settimeout(0.1)
 
         def serve() -> None:

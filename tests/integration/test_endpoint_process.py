@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from discovery.localkafka.cluster import LocalKafka
+from tests.ports import free_port
 from tests.support import eventually
 from tests.support_service import serving
 
@@ -29,7 +30,7 @@ def brokers_at(address: str) -> set[int]:
 def test_given_the_service_with_an_endpoint_when_a_client_uses_it_then_metrics_tell_and_the_end_is_clean(
     kafka_cluster: LocalKafka, tmp_path: Path
 ) -> None:
-    with serving(kafka_cluster.bootstrap_servers, tmp_path, "--endpoint-port", "0") as service:
+    with serving(kafka_cluster.bootstrap_servers, tmp_path, "--endpoint-port", str(free_port())) as service:
         log = service.log
 
         def address() -> str:
@@ -55,9 +56,8 @@ def test_given_the_service_with_an_endpoint_when_a_client_uses_it_then_metrics_t
 def test_given_the_endpoint_alone_when_it_is_stopped_then_it_ends_well_and_its_successor_knows_the_brokers(
     kafka_cluster: LocalKafka, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        metrics_port = free.getsockname()[1]
-    arguments = ["--state-dir", str(tmp_path), "--port", "0", "--metrics-port", str(metrics_port), "--json"]
+    metrics_port = str(free_port())
+    arguments = ["--state-dir", str(tmp_path), "--port", str(free_port()), "--metrics-port", metrics_port, "--json"]
     command = [sys.executable, "-c", _MAIN, "endpoint", *arguments]
     for bootstrap in (
         kafka_cluster.address(1),

@@ -16,6 +16,7 @@ import httpx
 
 from tests.fakes.mock_cluster import MockCluster
 from tests.faults import accept_and_hang, black_hole
+from tests.ports import service_ports
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serve_arguments
 
@@ -68,7 +69,7 @@ def test_given_a_black_holed_cluster_when_it_is_asked_all_the_time_then_the_othe
         kafka.call("topic_create", TOPIC, 6, 3)
         good = f'[clusters.good]\nbootstrap_servers = "{kafka.bootstrap_servers}"\ntopics = ["{TOPIC}"]\n'
         config.write_text(good)
-        arguments = ("--config", str(config), "--port", "0", "--probe-port", "0", "--json")
+        arguments = ("--config", str(config), *service_ports(), "--json")
         with ServiceProcess(*arguments, "--state-dir", str(tmp_path / "state"), log=tmp_path / "log") as service:
             followed = lambda: service.json("/v1/clusters/good/status")["partitions"] == 6  # noqa: E731
             eventually(followed, DEADLINE, "the good cluster's partitions")

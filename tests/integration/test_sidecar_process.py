@@ -15,6 +15,7 @@ import httpx
 import pytest
 import trustme
 
+from tests.ports import service_ports
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serve_arguments, serving
 
@@ -170,7 +171,7 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
         config.with_suffix(".new").replace(config)
 
     write('[clusters.a]\nbootstrap_servers = "127.0.0.1:1"\n')
-    arguments = ("--config", str(config), "--port", "0", "--probe-port", "0", "--json")
+    arguments = ("--config", str(config), *service_ports(), "--json")
     state = ("--state-dir", str(tmp_path / "state"))
     with ServiceProcess(*arguments, *state, log=tmp_path / "log") as service:
         epoch = service.json("/v1/clusters/a/status")["epoch"]
@@ -214,7 +215,7 @@ def test_given_all_output_when_searched_then_no_planted_secret_is_in_it(tmp_path
         f'"ssl.key.password" = "{secret}"\n'
     )
     arguments = ("--config", str(config), "--token-file", str(tmp_path / "token"), "--json")
-    ports = ("--port", "0", "--probe-port", "0", "--state-dir", str(tmp_path / "state"))
+    ports = (*service_ports(), "--state-dir", str(tmp_path / "state"))
     with ServiceProcess(*arguments, *ports, log=tmp_path / "log") as service:
         bearer = f"Bearer {secret}"
         eventually(

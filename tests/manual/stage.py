@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.manual.markdown import RUNNABLE, SHELL, Block, blocks
+from tests.ports import free_port
 from tests.support import eventually
 from tests.support_endpoint import CONSUMER, tool_command
 from tests.support_service import ServiceProcess, serving
@@ -129,7 +130,7 @@ class Stage:
         """Return the environment of commands: these tools, this interpreter's programs, a state folder of its own."""
         path = os.pathsep.join((str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
         own = {"PATH": path, "XDG_STATE_HOME": str(self.folder / "state"), "PYSPARK_PYTHON": sys.executable}
-        return {**os.environ, **own, "KAFKA_DISCOVERY_ENDPOINT__PORT": "0", "COLUMNS": "200"}
+        return {**os.environ, **own, "KAFKA_DISCOVERY_ENDPOINT__PORT": str(free_port()), "COLUMNS": "200"}
 
     def _shell(self, text: str, block: Block, code: int) -> str:
         kept = self.folder / "exported"

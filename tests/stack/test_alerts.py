@@ -25,6 +25,7 @@ from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from tests.deploy.runbooks import SHOWS, found, run, sh_blocks, variables
+from tests.ports import service_ports
 from tests.stack.monitoring import Heard, monitoring
 from tests.support import eventually
 from tests.support_service import ServiceProcess
@@ -97,9 +98,10 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         kafka.create_topic("events", 5, 3)
         _configure(tmp_path / "config.toml", kafka, other, login="right")
         arguments = ("--config", str(tmp_path / "config.toml"), "--state-dir", str(disk / "state"), "--json")
-        ports = ("--port", "0", "--probe-port", "0")
         program = ("-m", "tests.stack.serve_with_faults", "serve")
-        service = stack.enter_context(ServiceProcess(*arguments, *ports, log=tmp_path / "service.log", program=program))
+        service = stack.enter_context(
+            ServiceProcess(*arguments, *service_ports(), log=tmp_path / "service.log", program=program)
+        )
         heard = stack.enter_context(monitoring(service.probes.removeprefix("http://"), tmp_path))
         made = Scene(kafka, other, tmp_path, disk, service, heard)
         eventually(
