@@ -139,12 +139,19 @@ class DiscoveryMachine(RuleBasedStateMachine):
     def recreate_topic(self, partitions: int) -> None:
         if TOPIC in self.cluster.topics and self.cluster.listed:
             self.cluster.recreate_topic(TOPIC, partitions)
-            self.cluster._stale.clear()  # a broker that repeats a topic's former life could not be told from the truth
+            self.repeat_no_former_life()
 
     @rule()
     def delete_topic(self) -> None:
         if TOPIC in self.cluster.topics:
+            served = self.last.topics.get(TOPIC) if self.last else None
+            if served is None or served.topic_id is None:
+                self.repeat_no_former_life()
             self.cluster.delete_topic(TOPIC)
+
+    def repeat_no_former_life(self) -> None:
+        """End stale answers: without an id a topic's former life could not be told from its next one."""
+        self.cluster._stale.clear()
 
     @rule(count=st.integers(1, 50))
     def write(self, count: int) -> None:
@@ -171,6 +178,8 @@ class DiscoveryMachine(RuleBasedStateMachine):
     def restart_without_state(self) -> None:
         self.disk.content = None
         self.last = None
+        if TOPIC not in self.cluster.topics:
+            self.repeat_no_former_life()
         self.start()
 
     # -- promises -----------------------------------------------------------------------------------------------
