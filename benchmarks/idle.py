@@ -312,9 +312,9 @@ _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, coun
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
 its own: metadata every 300 ms, end offsets from each leader every 200 ms whatever the trigger. With `discoveryUrl` one
 service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
-Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer
-queries ran than were started, the machine was too busy for Spark to start so many Python processes in the 15 s it
-gives each."""
+Spark's own source asks at each trigger: less than ours without a service where that is a second apart; without a
+trigger interval it asks as fast as it is answered. Where fewer queries ran than were started, the machine was too busy
+for Spark to start so many Python processes in the 15 s it gives each."""
 
 
 def main(names: Sequence[str]) -> None:
