@@ -14,23 +14,20 @@ from typing import Any, TypeVar
 import structlog
 
 from discovery.core.clock import Clock, SystemClock
-from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, StateError
-from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicName, TopicPartition
+from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError
+from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
 from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
-from discovery.feed.identity import instance_name, is_surely_dead
-from discovery.feed.service_client import ConsumerIdTakenError, ServiceClient, ServiceSilentError
-from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view
+from discovery.feed.reporter import Reporter
+from discovery.feed.service_client import ServiceClient, ServiceSilentError
+from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view, flat, nested
 from discovery.loop.interest import Interest
 
 _T = TypeVar("_T")
 _WAIT_SECONDS = 1.0
 """How long one question waits for a change: a frozen service is noticed this much later."""
 _RETRY_SECONDS = 0.25
-_REPORT_SECONDS = 2.0
-_OWNER_SECONDS = 15.0
-"""How long a start waits for the last holder of its id to be forgotten."""
 _STEP_SECONDS = 0.25
 _SETTLED_SECONDS = 5.0
 """After so long a fresh view of the own loop counts, even where it lacks partitions: they were deleted meanwhile."""
@@ -71,16 +68,20 @@ class SidecarFeed:
         self._bootstrap = tuple(bootstrap)
         self._interest = interest
         self._make_own_loop = own_loop
-        self._instance = instance_name()
-        self._replaces = ""
-        self._consumer_id = consumer_id or self._instance
-        self._named = consumer_id is not None
         self._cluster_id = cluster_id
         self._limits = limits or Limits()
         self._clock = clock or SystemClock()
         self._lock = threading.Condition()
         self._stopping = threading.Event()
-        self._report_now = threading.Event()
+        self._reporter = Reporter(
+            client,
+            consumer_id=consumer_id,
+            isolation=interest.isolation,
+            bootstrap=self._bootstrap,
+            parked=self._parked,
+            stopping=self._stopping,
+            clock=self._clock,
+        )
         self._threads: list[threading.Thread] = []
         self._mode = Mode.NOBODY
         self._held = Position()
@@ -93,10 +94,7 @@ class SidecarFeed:
         self._own_fresh_since = float("inf")
         self._shown_at = self._clock.monotonic()
         self._generations: tuple[Mode, str, Generation] | None = None
-        self._acked: dict[str, Any] = {}
-        self._positions: Mapping[TopicPartition, int] = {}
         self._complaint = ""
-        self._lost_id = False
         self._view = cold_view(self._bootstrap, cluster_id, f"cold: {client.url} was not asked yet")
 
     @property
@@ -110,13 +108,12 @@ class SidecarFeed:
             if self._threads:
                 return
             self._began = self._clock.monotonic()
-            names = {"follow": self._follow, "report": self._report, "own loop": self._hand_on}
+            names = {"follow": self._follow, "report": self._reporter.run, "own loop": self._hand_on}
             self._threads = [
                 threading.Thread(target=self._guarded, args=(work,), name=f"kafka-discovery {name}", daemon=True)
                 for name, work in names.items()
             ]
-        if self._named:
-            self._register()
+        self._reporter.claim()
         for thread in self._threads:
             thread.start()
 
@@ -155,12 +152,11 @@ class SidecarFeed:
         with self._lock:
             known = self._generations
             if known is not None and known[0] is Mode.SERVICE and self._view.generation == generation:
-                self._acked = {"acked_generation": known[2]}
-        self._report_now.set()
+                self._reporter.ack(known[2])
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         """Say where the reader stands; told to the service now and then. From memory."""
-        self._positions = positions
+        self._reporter.positions = positions
 
     def resolve(
         self, wanted: Mapping[TopicPartition, int], *, timeout_seconds: float, by_timestamp: bool = False
@@ -168,9 +164,9 @@ class SidecarFeed:
         """See `OffsetService.resolve`."""
         isolation = self._interest.isolation.value
         return self._either(
-            lambda left: _flat(
+            lambda left: flat(
                 self._client.resolve(
-                    _nested(wanted), by_timestamp=by_timestamp, isolation=isolation, timeout_seconds=left
+                    nested(wanted), by_timestamp=by_timestamp, isolation=isolation, timeout_seconds=left
                 )
             ),
             lambda own, left: own.resolve(wanted, timeout_seconds=left, by_timestamp=by_timestamp),
@@ -183,7 +179,7 @@ class SidecarFeed:
         """See `OffsetService.committed`."""
         topics = ",".join(sorted({tp.topic for tp in partitions}))
         told = self._either(
-            lambda left: _flat(self._client.committed(group, topics, timeout_seconds=left)),
+            lambda left: flat(self._client.committed(group, topics, timeout_seconds=left)),
             lambda own, left: own.committed(group, partitions, timeout_seconds=left),
             timeout_seconds,
         )
@@ -192,7 +188,7 @@ class SidecarFeed:
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
         """See `OffsetService.commit_offsets`."""
         self._either(
-            lambda left: self._client.commit(group, _nested(offsets), timeout_seconds=left),
+            lambda left: self._client.commit(group, nested(offsets), timeout_seconds=left),
             lambda own, left: own.commit_offsets(group, offsets, timeout_seconds=left),
             timeout_seconds,
         )
@@ -205,14 +201,14 @@ class SidecarFeed:
         with self._lock:  # an own loop is made under it, so none is made from here on
             self._stopping.set()
             own, self._own = self._own, None
-        self._report_now.set()
+        self._reporter.wake()
         ending = threading.Thread(target=own.stop, name="kafka-discovery end", daemon=True) if own else None
         if ending is not None:
             ending.start()
         for thread in self._threads:  # a report on its way would register us again after the goodbye
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - self._clock.monotonic()))
-        self._quietly(lambda: self._client.goodbye(self._consumer_id, self._instance))
+        self._reporter.goodbye()
         self._client.close()
         if ending is not None:
             ending.join(_END_SECONDS)
@@ -407,72 +403,11 @@ class SidecarFeed:
         )
         self._lock.notify_all()
 
-    # -- reports ------------------------------------------------------------------------------------------------
-
-    def _register(self) -> None:
-        """Claim the id before anything else: two queries under one id would write over each other's state."""
-        deadline = self._clock.monotonic() + _OWNER_SECONDS
-        while True:
-            try:
-                self._client.report(self._consumer_id, self._document())
-            except ConsumerIdTakenError as error:
-                if self._inherits():
-                    continue
-                if self._clock.monotonic() >= deadline:
-                    text = f"sourceId {self._consumer_id!r}: {error}"
-                    raise StateError(text) from error
-                self._stopping.wait(_RETRY_SECONDS)
-            except DiscoveryError:
-                return  # the service is not there: then the state folder's lock decides
-            else:
-                return
-
-    def _inherits(self) -> bool:
-        """Tell whether the holder of our id was a process of this host that has ended: then its id is ours."""
-        try:
-            holder = self._client.holder(self._consumer_id)
-        except DiscoveryError:
-            return False
-        if holder == self._replaces or not is_surely_dead(holder):
-            return False
-        _log.info("consumer_id_inherited", consumer=self._consumer_id, ended=holder)
-        self._replaces = holder
-        return True
-
-    def _report(self) -> None:
-        while not self._stopping.is_set():
-            self._quietly(self._report_once)
-            self._report_now.wait(_REPORT_SECONDS)
-            self._report_now.clear()
-            self._stopping.wait(_RETRY_SECONDS)
-
-    def _report_once(self) -> None:
-        try:
-            self._client.report(self._consumer_id, self._document())
-        except ConsumerIdTakenError as error:
-            if not self._lost_id:
-                remedy = "this reader was silent too long: stop one of the two"
-                _log.warning("consumer_id_lost", consumer=self._consumer_id, error=str(error), remedy=remedy)
-            self._lost_id = True
-        else:
-            self._lost_id = False
-
-    def _document(self) -> dict[str, Any]:
-        with self._lock:
-            parked = {tp: one.parked_reason for tp, one in self._view.partitions.items() if one.parked_reason}
-            acked = self._acked
-        return {
-            "instance": self._instance,
-            "replaces": self._replaces,
-            "kind": "spark",
-            "isolation_level": self._interest.isolation.value,
-            "positions": _nested(self._positions),
-            "parked": _nested(parked),
-            "bootstrap_servers": [str(address) for address in self._bootstrap],
-            **acked,
-        }
-
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _parked(self) -> dict[TopicPartition, str]:
+        with self._lock:
+            return {tp: one.parked_reason for tp, one in self._view.partitions.items() if one.parked_reason}
 
     def _either(
         self, service: Callable[[float], _T], own_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
@@ -500,20 +435,3 @@ class SidecarFeed:
                 if not self._stopping.is_set():
                     _log.exception("bug", sentence=BUG_PHRASE)
             self._stopping.wait(1.0)
-
-    def _quietly(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except (DiscoveryError, RuntimeError) as error:  # httpx raises RuntimeError once it is closed
-            _log.debug("not_reported", error=str(error))
-
-
-def _nested(values: Mapping[TopicPartition, _T]) -> dict[str, dict[str, _T]]:
-    nested: dict[str, dict[str, _T]] = {}
-    for tp, value in values.items():
-        nested.setdefault(tp.topic, {})[str(tp.partition)] = value
-    return nested
-
-
-def _flat(told: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    return {TopicPartition(TopicName(t), int(p)): value for t, ps in told.items() for p, value in ps.items()}

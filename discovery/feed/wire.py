@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import (
@@ -38,6 +38,7 @@ ROW = (
 )
 """What a partition's row holds, in this order; null is unknown."""
 _LEADERS = "leaders"
+_T = TypeVar("_T")
 
 
 class WireError(ValueError):
@@ -233,3 +234,16 @@ def _report(raw: Mapping[str, Any]) -> AddressReport:
         since_wall=raw["since_wall"],
         configured=bool(raw["configured"]),
     )
+
+
+def nested(values: Mapping[TopicPartition, _T]) -> dict[str, dict[str, _T]]:
+    """Return `{topic: {"partition": value}}`, in order, as JSON has it."""
+    found: dict[str, dict[str, _T]] = {}
+    for tp in sorted(values):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
+    return found
+
+
+def flat(told: Mapping[str, Mapping[str, _T]]) -> dict[TopicPartition, _T]:
+    """Return what `nested` was made of."""
+    return {TopicPartition(TopicName(t), int(p)): value for t, ps in told.items() for p, value in ps.items()}

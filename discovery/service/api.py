@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
@@ -13,7 +13,7 @@ from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableE
 from discovery.core.model import BrokerId, Isolation, TopicName, TopicPartition
 from discovery.core.removal import judge, parse_broker_ids, verify
 from discovery.core.removal_words import removal_document
-from discovery.feed.wire import Position
+from discovery.feed.wire import Position, nested
 from discovery.loop.interest import Interest
 from discovery.service.cluster import Shown
 from discovery.service.consumers import parse_report
@@ -137,7 +137,7 @@ class Api:
         told = await self._ask(
             hub, lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
         )
-        return answer({"offsets": _nested(told)})
+        return answer({"offsets": nested(told)})
 
     async def group(self, call: Call) -> Response:
         """Return a consumer group's committed offsets on the followed partitions."""
@@ -149,7 +149,7 @@ class Api:
         partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
         timeout = call.duration("timeout", _ASK_SECONDS)
         told = await self._ask(hub, lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
-        return answer({"group": call.path("group"), "offsets": _nested(told)})
+        return answer({"group": call.path("group"), "offsets": nested(told)})
 
     async def put_group(self, call: Call) -> Response:
         """Set a consumer group's committed offsets."""
@@ -164,7 +164,7 @@ class Api:
             raise ApiError(503, "the loop was not started yet; try again")
         timeout = call.duration("timeout", _ASK_SECONDS)
         await self._ask(hub, lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
-        return answer({"group": call.path("group"), "offsets": _nested(offsets)})
+        return answer({"group": call.path("group"), "offsets": nested(offsets)})
 
     async def removal(self, call: Call) -> Response:
         """Say whether brokers may be removed, or with `verify` whether they are."""
@@ -367,10 +367,3 @@ def _isolation(text: str | None) -> Isolation:
         raise ApiError(
             400, f"isolation: {(text or '')[:50]!r} is neither read_uncommitted nor read_committed"
         ) from None
-
-
-def _nested(told: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    nested: dict[str, dict[str, int]] = {}
-    for tp in sorted(told):
-        nested.setdefault(tp.topic, {})[str(tp.partition)] = told[tp]
-    return nested

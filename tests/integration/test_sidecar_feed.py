@@ -267,7 +267,7 @@ def test_given_a_query_killed_without_a_goodbye_when_it_starts_again_then_it_has
     stage.follow(consumer_id="query")
     assert time.monotonic() - began < 8, "a silent holder is waited for, a dead one is not"
     (consumer,) = stage.service.json("/v1/consumers")["consumers"]
-    assert consumer["instance"] == stage.feeds[0]._instance
+    assert consumer["instance"] == stage.feeds[0]._reporter.instance
 
 
 def test_given_no_service_when_started_then_the_own_loop_serves_until_one_appears(stage: Stage) -> None:
@@ -318,7 +318,7 @@ def test_given_a_service_that_cannot_be_used_when_followed_then_the_own_loop_beg
 def test_given_two_readers_with_one_id_when_started_then_the_second_is_told(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("discovery.feed.sidecar._OWNER_SECONDS", 0.5)
+    monkeypatch.setattr("discovery.feed.reporter._OWNER_SECONDS", 0.5)
     first = stage.follow(consumer_id="query")
     with pytest.raises(StateError, match="sourceId 'query': consumer 'query' is in use by"):
         stage.follow(consumer_id="query")
