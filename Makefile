@@ -250,13 +250,8 @@ sbom: setup ## What is in the packages, as CycloneDX, and the licences of all de
 	  --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file dist/kafka-discovery.cdx.json
 	$(BIN)/python -m deploy.licences requirements/run.txt dist/THIRD-PARTY.md
 
-build/tools/.faketime:
-	@mkdir -p build/tools
-	@if cd build/tools && command -v apt-get >/dev/null && apt-get download -qq libfaketime >/dev/null 2>&1; then \
-	  dpkg-deb -x libfaketime_*.deb .; else echo "note: no libfaketime here; no clock will jump"; fi; touch .faketime
-
 .PHONY: chaos
-chaos: setup build/tools/.faketime ## Source, service and sink together under 200 seeds of faults; one again: FIRST=7 COUNT=1 (2 hours)
+chaos: setup ## Source, service and sink together under 200 seeds of faults; one again: FIRST=7 COUNT=1 (2 hours)
 	$(BIN)/python -m benchmarks.chaos_joint $(or $(FIRST),1) $(or $(COUNT),200)
 
 .PHONY: chaos-sink

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -30,10 +30,8 @@ class ServiceProcess:
         *arguments: str,
         log: Path,
         program: Sequence[str] = ("-c", _MAIN, "serve"),
-        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.log = log
-        self._environment = {**os.environ, **variables}
         self._command = [sys.executable, *program, *arguments]
         self.api = self.probes = ""
         self.process: subprocess.Popen[str] | None = None
@@ -47,7 +45,6 @@ class ServiceProcess:
                 stderr=errors,
                 stdin=subprocess.PIPE,
                 text=True,
-                env=self._environment,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

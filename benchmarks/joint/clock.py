@@ -1,39 +1,46 @@
-"""A clock that jumps, for one process: Debian's libfaketime between it and the system, where that is to be had."""
+"""A wall clock that jumps, for one service: `python -m benchmarks.joint.clock FILE serve …`.
 
-import os
-from collections.abc import Mapping
+It is Python's clock alone. Under libfaketime librdkafka 2.16 reads the false time, but the C library's `cnd_timedwait`,
+in which it waits, does not: it then spins on all cores or oversleeps by the jump, as after no jump of a real clock.
+"""
+
+import sys
+import time
 from pathlib import Path
 
-_LIBRARY = Path("usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
-PLACES = (Path("build/tools").resolve() / _LIBRARY, Path("/") / _LIBRARY)
-"""`make build/tools/.faketime` unpacks it; or it is installed."""
+from discovery.cli import main
 
 
 class Clock:
-    """The wall clock of whatever is started with `variables`; monotonic time goes on as it is."""
+    """The wall clock of whatever is started as `program`; monotonic time goes on as it is."""
 
     def __init__(self, file: Path) -> None:
         """Begin with the right time."""
-        self._library = next((place for place in PLACES if place.exists()), None)
         self._file = file
         self.jump(0)
 
     @property
-    def can_jump(self) -> bool:
-        """Tell whether the library is there."""
-        return self._library is not None
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """What a process must find in its environment; nothing without the library."""
-        if self._library is None:
-            return {}
-        preloaded = f"{self._library} {os.environ.get('LD_PRELOAD', '')}".strip()
-        told = {"FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_CACHE_DURATION": "1"}
-        return {**told, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": preloaded}
+    def program(self) -> tuple[str, ...]:
+        """How a service with this clock is started: arguments of Python, before its own."""
+        return ("-m", "benchmarks.joint.clock", str(self._file), "serve")
 
     def jump(self, seconds: int) -> None:
         """Let it be so far from the right time, from now on."""
         whole = self._file.with_suffix(".new")
-        whole.write_text(f"{seconds:+d}\n")
+        whole.write_text(str(seconds))
         whole.replace(self._file)
+
+
+def follow(file: Path) -> None:
+    """Set this process's wall clock by what the file says, whenever somebody looks at it."""
+    right = time.time
+
+    def told() -> float:
+        return right() + int(file.read_text())
+
+    time.time = told
+
+
+if __name__ == "__main__":
+    follow(Path(sys.argv.pop(1)))
+    main()

@@ -98,7 +98,7 @@ class Faults:
         freeze(self._scene.service, self.draw.uniform(0.5, 6.0))
 
     def jump(self) -> None:
-        """Set the service's wall clock by half a minute or an hour, forth or back; nothing without libfaketime."""
+        """Set the service's wall clock by half a minute or an hour, forth or back."""
         self._scene.clock.jump(self.draw.choice((-3600, -30, 0, 30, 3600)))
 
     # -- Spark's --------------------------------------------------------------------------------------------------

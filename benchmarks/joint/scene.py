@@ -131,7 +131,7 @@ class Scene:
         more = ("--port", self._port) if self._port else ()
         arguments = serve_arguments(self.servers, self.folder / "service", *more)
         log = self.folder / "service.log"
-        self.service = ServiceProcess(*arguments, log=log, variables=self.clock.variables)
+        self.service = ServiceProcess(*arguments, log=log, program=self.clock.program)
         try:
             self.service.start()
         except BaseException:

@@ -51,7 +51,8 @@ def fetch(
     endings = Endings([r for r in ranges if r.start_offset < r.end_offset], arbiter)
     if not endings.to_read():
         return
-    consumer = take(settings, brokers, client_factory(settings.engine))
+    topic_ids = {r.topic_partition.topic: r.topic_id for r in endings.to_read() if r.topic_id is not None}
+    consumer = take(settings, brokers, client_factory(settings.engine), topic_ids)
     try:
         task = Task(consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock())
         yield from task.batches()

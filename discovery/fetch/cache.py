@@ -1,9 +1,9 @@
 """The consumers that a worker process keeps from task to task."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from discovery.core.clock import Clock, SystemClock
-from discovery.core.model import BrokerAddress
+from discovery.core.model import BrokerAddress, TopicId, TopicName
 from discovery.fetch.client import ClientFactory
 from discovery.fetch.consumers import CachedConsumer
 from discovery.fetch.ranges import FetchSettings
@@ -18,11 +18,17 @@ _cache: dict[_Key, tuple[CachedConsumer, float]] = {}
 """Least recently used first, each with the moment it was given back."""
 
 
-def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client: ClientFactory) -> CachedConsumer:
+def take(
+    settings: FetchSettings,
+    brokers: Sequence[BrokerAddress],
+    make_client: ClientFactory,
+    topic_ids: Mapping[TopicName, TopicId],
+) -> CachedConsumer:
     """Take a consumer out of this process's cache, or build one; the broker list is not part of the key.
 
-    A cached one whose brokers were all down gets the new list. The others give up what they fetched ahead: the bound
-    of the memory is the worker's.
+    A cached one whose brokers were all down gets the new list. One that read a topic under another id starts over:
+    librdkafka takes the metadata of a topic made anew, whose leader epochs begin at 0, for outdated and ignores it. The
+    others give up what they fetched ahead: the bound of the memory is the worker's.
 
     Raises:
         ConfigError: librdkafka refuses an option.
@@ -32,13 +38,14 @@ def take(settings: FetchSettings, brokers: Sequence[BrokerAddress], make_client:
     found = _cache.pop(_key(settings), None)
     for other, _ in _cache.values():
         other.make_room()
-    if found is None:
-        return CachedConsumer(settings, brokers, make_client)
-    cached = found[0]
+    cached = found[0] if found is not None else CachedConsumer(settings, brokers, make_client)
     cached.present_brokers = tuple(brokers)
-    if cached.failure or (cached.all_down and cached.brokers != tuple(brokers)):
+    other_list = cached.all_down and cached.brokers != tuple(brokers)
+    if cached.failure or other_list or cached.knew_otherwise(topic_ids):
         cached.positions.clear()
+        cached.topic_ids.clear()
         cached.rebuild(brokers)
+    cached.topic_ids |= topic_ids
     return cached
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from confluent_kafka import KafkaError
 
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, TopicId, TopicName, TopicPartition
 from discovery.fetch.client import Client, ClientFactory, Piece
 from discovery.fetch.heap import trim
 from discovery.fetch.ranges import FetchSettings
@@ -54,6 +54,8 @@ class CachedConsumer:
         self.settings = settings
         self.positions: dict[TopicPartition, int] = {}
         """Offset that the stream delivers next, by assigned partition."""
+        self.topic_ids: dict[TopicName, TopicId] = {}
+        """Under which id the client has read each topic, where that is known."""
         self.failure: GatewayError | None = None
         self.all_down = False
         self._limits: Limits = limits_of(settings)
@@ -67,6 +69,10 @@ class CachedConsumer:
     def _build(self) -> Client:
         options = {**complete(self.settings.client_options, self._limits), **_rack(self.settings.rack_variable)}
         return self._make_client(options, self.brokers, headers=self.settings.include_headers, on_error=self._on_error)
+
+    def knew_otherwise(self, topic_ids: Mapping[TopicName, TopicId]) -> bool:
+        """Tell whether the client has read one of these topics under another id. From memory."""
+        return any(self.topic_ids.get(topic, topic_id) != topic_id for topic, topic_id in topic_ids.items())
 
     def aim(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions from these offsets; those that stand there already go on undisturbed.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from discovery.core.model import TopicPartition
+from discovery.core.model import TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +14,8 @@ class FetchRange:
     start_offset: int
     """-2: the earliest one there is, which nobody could tell while this was planned."""
     end_offset: int
+    topic_id: TopicId | None = None
+    """None is unknown. A client that read the topic under another id is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,8 @@ def plan_batch(
     first, last = _numbers(begin, view, options), _numbers(until, view, options)
     _refuse_backward(first, last, options)
     # No partition waits for another one's leader here, so unlike in a stream a leader's partitions may share all slots.
-    ranges = led_ranges(first, last, {}, {tp: tp for tp in last})
+    topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
+    ranges = led_ranges(first, last, {}, {tp: tp for tp in last}, topic_ids)
     least, most = options.min_partitions, options.max_records_per_partition
     return pack(ranges, min_partitions=least, max_records=most), view.bootstrap
 

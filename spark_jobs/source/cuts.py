@@ -178,7 +178,7 @@ class Cuts:
     def _new_plan(
         self, start: Mapping[str, Any], end: Mapping[str, Any], view: FeedView, tasks: tuple[Task, ...], *, hold: bool
     ) -> _Packed:
-        ranges = planned_ranges([r for task in tasks for r in task], view)
+        ranges = planned_ranges([r for task in tasks for r in task])
         pieces = Counter(r.topic_partition for task in tasks for r in task)
         # One outcome for a partition: pieces of it would have to agree, so it is read to its end.
         whole = [tp for tp, count in pieces.items() if count > 1 or hold]
@@ -210,7 +210,7 @@ class Cuts:
             self._resumed = True
 
 
-def planned_ranges(ranges: Sequence[FetchRange], view: FeedView) -> dict[TopicPartition, PlannedRange]:
+def planned_ranges(ranges: Sequence[FetchRange]) -> dict[TopicPartition, PlannedRange]:
     """Join the pieces of each partition again.
 
     Runs: anywhere (pure).
@@ -221,7 +221,7 @@ def planned_ranges(ranges: Sequence[FetchRange], view: FeedView) -> dict[TopicPa
         joined[tp] = PlannedRange(
             start=r.start_offset if known is None else min(known.start, r.start_offset),
             end=r.end_offset if known is None else max(known.end, r.end_offset),
-            topic_id=view.partitions[tp].topic_id if tp in view.partitions else None,
+            topic_id=r.topic_id,
         )
     return joined
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 
-from discovery.core.model import TopicPartition
+from discovery.core.model import TopicId, TopicPartition
 from discovery.fetch import FetchRange
 from spark_jobs.source.offsets import EARLIEST, LATEST
 
@@ -172,6 +172,7 @@ def led_ranges(
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     leaders: Mapping[TopicPartition, Hashable],
+    topic_ids: Mapping[TopicPartition, TopicId | None],
 ) -> list[LedRange]:
     """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
 
@@ -181,7 +182,10 @@ def led_ranges(
     Runs: anywhere (pure).
     """
     return [
-        LedRange(range=FetchRange(topic_partition=tp, start_offset=begin, end_offset=until), leader=leaders.get(tp))
+        LedRange(
+            range=FetchRange(topic_partition=tp, start_offset=begin, end_offset=until, topic_id=topic_ids.get(tp)),
+            leader=leaders.get(tp),
+        )
         for tp, until in end.items()
         if LATEST != (begin := start.get(tp, earliest.get(tp, EARLIEST))) < until
     ]

@@ -304,9 +304,11 @@ class Planner:
         if self.cuts is not None:
             earliest |= self.cuts.known_starts()
         leaders = {tp: p.leader_id for tp, p in view.partitions.items()}
+        topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
         least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
-            return pack(led_ranges(first, last, earliest, leaders), min_partitions=least, max_records=most)
+            ranges = led_ranges(first, last, earliest, leaders, topic_ids)
+            return pack(ranges, min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import DataLossError
-from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.model import TopicId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.fetch import FetchRange, FetchSettings, fetch
 from discovery.fetch.cache import close_all
 from discovery.fetch.schema import schema
@@ -29,8 +29,13 @@ def _closed_consumers() -> Iterator[None]:
     close_all()
 
 
-def range_of(topic: str, partition: int, start: int, end: int) -> FetchRange:
-    return FetchRange(topic_partition=TopicPartition(TopicName(topic), partition), start_offset=start, end_offset=end)
+def range_of(topic: str, partition: int, start: int, end: int, topic_id: str | None = None) -> FetchRange:
+    return FetchRange(
+        topic_partition=TopicPartition(TopicName(topic), partition),
+        start_offset=start,
+        end_offset=end,
+        topic_id=None if topic_id is None else TopicId(topic_id),
+    )
 
 
 def read_with(cluster: LocalKafka, engine: str, ranges: Sequence[FetchRange], settings: FetchSettings) -> pa.Table:
@@ -197,3 +202,36 @@ def test_given_lost_records_when_either_reads_then_both_say_the_same(
         "offset"
     ].to_pylist() == [*range(8, 15)]
     assert read_both(kafka_cluster, [range_of(topic_name, 0, -2, 10)])["offset"].to_pylist() == [8, 9]
+
+
+def test_given_a_topic_made_anew_after_its_leader_moved_when_read_on_then_either_reads_the_new_one(
+    kafka_cluster: LocalKafka, topic_name: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
+
+    def topic_id() -> str | None:
+        asked = admin.describe_topics(TopicCollection([topic_name]))[topic_name]
+        return None if asked.exception() else str(asked.result().topic_id)
+
+    def make(leader: int) -> str:
+        kafka_cluster.create_topic(topic_name, assignment=[[leader, 2]])
+        write(writer(kafka_cluster), topic_name, odd_records(5))
+        eventually(topic_id, 20, "every broker knows the topic")
+        return topic_id() or ""
+
+    def read(topic_id: str) -> None:
+        for engine in ("python", "native"):
+            table = read_with(kafka_cluster, engine, [range_of(topic_name, 0, 0, 5, topic_id)], FetchSettings())
+            assert table.num_rows == 5
+
+    first = make(leader=1)
+    read(first)
+    try:
+        kafka_cluster.terminate([1])  # broker 2 leads, in a later epoch, and both cached clients learn of it
+        read(first)
+    finally:
+        kafka_cluster.restart([1])
+    kafka_cluster.delete_topic(topic_name)
+    second = make(leader=3)
+    assert second != first
+    read(second)

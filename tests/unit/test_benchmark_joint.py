@@ -1,4 +1,5 @@
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -6,9 +7,10 @@ import pytest
 
 from benchmarks.chaos_joint import plan_of, section
 from benchmarks.joint.account import Account
-from benchmarks.joint.clock import Clock
+from benchmarks.joint.clock import Clock, follow
 from benchmarks.joint.faults import MENU
 from benchmarks.seeds import BrokenPromiseError, damage
+from discovery.core.clock import SystemClock
 
 
 class Message:
@@ -82,12 +84,17 @@ def test_given_state_files_when_damaged_then_each_differs_and_a_ledger_is_left_a
     assert [file.read_bytes() == b"x" * 100 for file in files] == [False, False, True]
 
 
-def test_given_a_clock_when_it_jumps_then_the_file_that_is_read_says_so(tmp_path: Path) -> None:
+def test_given_a_clock_when_it_jumps_then_wall_time_does_and_monotonic_time_goes_on(tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
-    assert (tmp_path / "clock").read_text() == "+0\n"
-    clock.jump(-3600)
-    assert (tmp_path / "clock").read_text() == "-3600\n"
-    assert bool(clock.variables) is clock.can_jump
+    wall, monotonic = time.time(), time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", time.time)
+        follow(tmp_path / "clock")
+        assert 0 <= SystemClock().wall() - wall < 60
+        clock.jump(-3600)
+        assert -3600 <= SystemClock().wall() - wall < -3540
+        assert 0 <= SystemClock().monotonic() - monotonic < 60
+    assert time.time() >= wall
 
 
 def test_given_rounds_when_told_then_what_failed_is_not_hidden() -> None:

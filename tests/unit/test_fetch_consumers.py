@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, TopicId, TopicName, TopicPartition
 from discovery.fetch import FetchSettings
 from discovery.fetch.cache import close_all, give_back, take
 from discovery.fetch.client import ClientFactory, OnError, Piece, TopicAnswer
@@ -79,9 +79,9 @@ def rows_of(count: int, row_bytes: int) -> pa.RecordBatch:
 
 def test_given_another_list_when_a_kept_client_is_built_anew_then_it_is_the_present_one() -> None:
     settings = FetchSettings()
-    kept = take(settings, BROKERS, ScriptedClient)
+    kept = take(settings, BROKERS, ScriptedClient, {})
     give_back(kept)
-    again = take(settings, OTHERS, ScriptedClient)
+    again = take(settings, OTHERS, ScriptedClient, {})
     assert again is kept
     assert ScriptedClient.made[-1].brokers == BROKERS, "a changed list alone is no reason to start over"
     again.aim({P0: 0})
@@ -191,53 +191,53 @@ def test_given_answers_about_a_topic_when_asked_then_a_denial_is_an_error_and_si
 
 def test_given_the_same_settings_when_taken_again_then_the_list_of_brokers_does_not_matter() -> None:
     settings = FetchSettings()
-    first = take(settings, BROKERS, ScriptedClient)
+    first = take(settings, BROKERS, ScriptedClient, {})
     give_back(first)
-    assert take(settings, OTHERS, ScriptedClient) is first
+    assert take(settings, OTHERS, ScriptedClient, {}) is first
     give_back(first)
-    assert take(FetchSettings(client_options={"client.id": "x"}), BROKERS, ScriptedClient) is not first
-    assert take(FetchSettings(engine="python"), BROKERS, ScriptedClient) is not first
+    assert take(FetchSettings(client_options={"client.id": "x"}), BROKERS, ScriptedClient, {}) is not first
+    assert take(FetchSettings(engine="python"), BROKERS, ScriptedClient, {}) is not first
 
 
 def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_list_then_it_starts_over() -> None:
-    first = take(FetchSettings(), BROKERS, ScriptedClient)
+    first = take(FetchSettings(), BROKERS, ScriptedClient, {})
     first.aim({P0: 4})
     ScriptedClient.made[-1].on_error(ALL_DOWN, "down")
     ScriptedClient.made[-1].ends = {P0: 1_000_000}
     give_back(first)
-    assert take(FetchSettings(), OTHERS, ScriptedClient) is first
+    assert take(FetchSettings(), OTHERS, ScriptedClient, {}) is first
     assert ScriptedClient.made[0].log[-1] == "close"
     assert ScriptedClient.made[1].brokers == OTHERS
     assert first.positions == {}
 
 
 def test_given_a_consumer_that_fetched_ahead_when_another_querys_is_taken_then_it_makes_room_once() -> None:
-    first = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient)
+    first = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {})
     first.aim({P0: 4})
     (client,) = ScriptedClient.made
     client.ends, client.pieces = {P0: 1_000_000}, [Piece()]
     give_back(first)
     assert client.log == ["assign t-0 4"], "a backlog is left, so it reads on"
     for _ in range(2):
-        give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient))
+        give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient, {}))
     assert client.log == ["assign t-0 4", "unassign t-0"]
     assert client.pieces == [], "what is outdated is dropped by the next poll alone"
-    assert take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient) is first
+    assert take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {}) is first
 
 
 def test_given_many_configurations_when_given_back_then_the_oldest_is_closed() -> None:
     for number in range(6):
-        give_back(take(FetchSettings(batch_rows=number + 1), BROKERS, ScriptedClient))
+        give_back(take(FetchSettings(batch_rows=number + 1), BROKERS, ScriptedClient, {}))
     assert [client.log for client in ScriptedClient.made] == [["close"], ["close"], [], [], [], []]
 
 
 def test_given_a_consumer_unused_for_a_minute_when_another_is_given_back_then_it_is_closed() -> None:
     clock = FakeClock()
-    give_back(take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient), clock)
+    give_back(take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {}), clock)
     clock.advance(59)
-    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient), clock)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient, {}), clock)
     clock.advance(2)
-    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient), clock)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient, {}), clock)
     assert [client.log for client in ScriptedClient.made] == [["close"], []]
 
 
@@ -267,3 +267,22 @@ def test_given_one_of_two_options_that_must_agree_when_completed_then_librdkafka
     options = complete(given, limits_of(FetchSettings()))
     assert given.items() <= options.items()
     factory(options, BROKERS, headers=False, on_error=lambda *_: None).close()
+
+
+def test_given_a_topic_under_another_id_when_taken_then_the_client_starts_over_and_only_then() -> None:
+    first, second = TopicId("first"), TopicId("second")
+    t, u = TopicName("t"), TopicName("u")
+    ours = take(FetchSettings(), BROKERS, ScriptedClient, {t: first})
+    ours.aim({P0: 4})
+    known: dict[TopicName, TopicId]
+    for known in ({}, {t: first}, {u: second}):
+        give_back(ours)
+        assert take(FetchSettings(), BROKERS, ScriptedClient, known) is ours
+        assert len(ScriptedClient.made) == 1
+    give_back(ours)
+    assert take(FetchSettings(), BROKERS, ScriptedClient, {t: second}) is ours
+    assert len(ScriptedClient.made) == 2
+    assert not ours.positions
+    give_back(ours)
+    take(FetchSettings(), BROKERS, ScriptedClient, {t: second, u: first})
+    assert len(ScriptedClient.made) == 2, "what the client before knew of the other topic does not count"
