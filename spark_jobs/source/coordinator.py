@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
-from discovery.core.model import BrokerId, TopicPartition
+from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from spark_jobs.source.cut import (
     Batch,
     CutRecord,
@@ -44,9 +44,23 @@ class RangeCoordinator:
     Every change is in the ledger before it is in memory, and in memory before anybody hears of it.
     """
 
-    def __init__(self, ledger: Ledger, *, now: Callable[[], float] = time.monotonic) -> None:
-        """Name the ledger; no I/O."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        topic_id_of: Callable[[TopicName], TopicId | None] = lambda _: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Name the ledger; no I/O.
+
+        Args:
+            ledger: Keeps the records.
+            topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
+                when it was planned ends where it began. From memory, on any thread.
+            now: Monotonic seconds.
+        """
         self._ledger = ledger
+        self._topic_id_of = topic_id_of
         self._now = now
         self._lock = threading.Lock()
         """Guards memory; never held over I/O, so that whoever needs no write is answered during a slow one."""
@@ -274,7 +288,12 @@ class RangeCoordinator:
 
         Raises:
             ArbiterError: the plan is not in force, or the checkpoint is not the one that the records speak of.
+            StateError: as `decide`, of a topic made anew.
         """
+        with self._lock:
+            plan = self._in_force(number, batch)
+        if made_anew := self._made_anew(plan, partitions):
+            self.decide(number, made_anew, batch)
         with self._lock:
             plan = self._in_force(number, batch)
             return {tp: plan.settled[tp] for tp in partitions if tp in plan.settled}
@@ -301,7 +320,7 @@ class RangeCoordinator:
             # A record that may be durable must not be decided otherwise.
             doubted = {tp: self._doubtful[tp].cut for tp in proposed if tp in self._doubtful}
             try:
-                settlement = settle(plan, {**proposed, **doubted})
+                settlement = settle(plan, {**proposed, **self._made_anew(plan, proposed), **doubted})
             except StateError as error:
                 raise ArbiterError(str(error)) from error
             self._doubtful |= {r.topic_partition: r for r in settlement.cuts}
@@ -312,6 +331,16 @@ class RangeCoordinator:
                         self._fruitless.pop(tp, None)
                         self._rest.pop(tp, None)
             return settlement
+
+    def _made_anew(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where ranges begin whose topic is another one by now: a worker that reads on reads that one."""
+        planned = {
+            tp: plan.ranges[tp]
+            for tp in partitions
+            if tp in plan.ranges and tp not in plan.settled and plan.ranges[tp].topic_id is not None
+        }
+        ids = {topic: self._topic_id_of(topic) for topic in {tp.topic for tp in planned}}
+        return {tp: r.start for tp, r in planned.items() if ids[tp.topic] not in (None, r.topic_id)}
 
     def _make_durable(self, records: Collection[CutRecord]) -> None:
         """Write what waits, all cuts at once; whoever comes second finds its own written."""

@@ -2,9 +2,11 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from discovery.core.clock import SystemClock
+from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.store.locations import default_state_dir
@@ -121,11 +123,23 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     """
     if options.cuts is None or options.source_id is None:
         return None
-    coordinator = RangeCoordinator(_ledger(options, options.source_id, options.cuts, feed))
+    ledger = _ledger(options, options.source_id, options.cuts, feed)
+    # A policy that ends the query at a topic made anew has no use for what is asked here.
+    coordinator = (
+        RangeCoordinator(ledger, topic_id_of=partial(_topic_id, feed))
+        if options.restart_recreated
+        else RangeCoordinator(ledger)
+    )
     server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
     cuts = Cuts(coordinator, server, options.cuts)
     cuts.open()
     return cuts
+
+
+def _topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
+    """Return a topic's id of this moment by its first partition, which every topic has; None is unknown."""
+    first = feed.view().partitions.get(TopicPartition(topic, 0))
+    return None if first is None else first.topic_id
 
 
 def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: PartitionFeed) -> Ledger:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
-from discovery.core.model import BrokerId, TopicPartition
+from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.fetch import FetchRange
 from spark_jobs.source.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from spark_jobs.source.coordinator import RangeCoordinator
@@ -68,6 +68,40 @@ def a_range(partition: int) -> FetchRange:
 
 
 # -- the plan in force --------------------------------------------------------------------------------------------
+
+
+def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_delivered_of_it(tmp_path: Path) -> None:
+    ids = {TopicName("t"): TopicId("first"), TopicName("u"): TopicId("other")}
+    ledger = FullDisk(tmp_path, "s", lock_wait_seconds=0.1)
+    coordinator = RangeCoordinator(ledger, topic_id_of=ids.get)
+    coordinator.open()
+    coordinator.begin({}, {})
+    u0 = TopicPartition(TopicName("u"), 0)
+    planned = {place: replace(range_, topic_id=ids[TopicName("t")]) for place, range_ in RANGES.items()}
+    coordinator.open_plan({**planned, u0: PlannedRange(start=0, end=9, topic_id=ids[TopicName("u")])}, replayed=False)
+    assert coordinator.decide(1, {tp(1): 4}) == {tp(1): 4}, "read before it was made anew"
+    assert coordinator.known(1, [tp(0), tp(1)]) == {tp(1): 4}
+    ids[TopicName("t")] = TopicId("second")
+    assert coordinator.decide(1, {tp(0): 20, u0: 9}) == {tp(0): 5, u0: 9}, "what was read may be the new topic's"
+    assert coordinator.known(1, [tp(0), tp(1), u0]) == {tp(0): 5, tp(1): 4, u0: 9}
+    assert coordinator.advance({tp(0): 20, tp(1): 4, u0: 9}) == {tp(0): 5}
+    coordinator.close()
+
+
+def test_given_a_topic_made_anew_when_a_worker_begins_then_it_hears_that_its_ranges_are_empty(tmp_path: Path) -> None:
+    ids: dict[TopicName, TopicId] = {}
+    coordinator = RangeCoordinator(FullDisk(tmp_path, "s", lock_wait_seconds=0.1), topic_id_of=ids.get)
+    coordinator.open()
+    coordinator.begin({}, {})
+    first, second = TopicId("first"), TopicId("second")
+    ranges = {tp(0): replace(RANGES[tp(0)], topic_id=first), tp(1): RANGES[tp(1)]}
+    coordinator.open_plan(ranges, replayed=False)
+    assert coordinator.known(1, list(RANGES)) == {}, "its id is not known now"
+    ids[TopicName("t")] = first
+    assert coordinator.known(1, list(RANGES)) == {}
+    ids[TopicName("t")] = second
+    assert coordinator.known(1, list(RANGES)) == {tp(0): 5}, "of the other one no id was known"
+    coordinator.close()
 
 
 def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goes_back(tmp_path: Path) -> None:
