@@ -391,8 +391,10 @@ class RangeCoordinator:
                 self._note_cut(record)
             for record in applied:
                 self._pending.pop(record.topic_partition, None)
-        if cuts:
-            _say_cuts(cuts)
+        self._say_cuts(cuts)
+
+    def _is_still_there(self, record: CutRecord) -> bool:
+        return record.topic_id is None or self._topic_id_of(record.topic_partition.topic) in (None, record.topic_id)
 
     def _note_cut(self, record: CutRecord) -> None:
         tp = record.topic_partition
@@ -400,7 +402,7 @@ class RangeCoordinator:
         self._pending[tp] = record
         if self._plan is not None and self._plan.number == record.plan:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
-        if record.cut == record.start:
+        if record.cut == record.start and self._is_still_there(record):
             self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
             until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
             self._rest[tp] = (until, self._leaders.get(tp))
@@ -409,16 +411,19 @@ class RangeCoordinator:
         self._ledger.append(entries)
         self._state = fold(self._state, entries)
 
+    def _say_cuts(self, cuts: Collection[CutRecord]) -> None:
+        show = "at offset {0.cut} of [{0.start}, {0.end})".format
+        if unread := [record for record in cuts if self._is_still_there(record)]:
+            text = f"cut, since nobody could be read from: {_list(unread, show)}"
+            _log.warning("%s; the batch ends without the rest, which comes later", text)
+        if gone := [record for record in cuts if not self._is_still_there(record)]:
+            _log.warning("cut, since their topics were made anew meanwhile: %s", _list(gone, show))
+
     def _say_rewinds(self, rewinds: Offsets) -> None:
         fresh = [self._pending[tp] for tp in rewinds if (self._pending[tp].plan, tp) not in self._said]
         if fresh:
             self._said.update((r.plan, r.topic_partition) for r in fresh)
             _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
-
-
-def _say_cuts(cuts: Collection[CutRecord]) -> None:
-    text = _list(cuts, lambda r: f"at offset {r.cut} of [{r.start}, {r.end})")
-    _log.warning("cut, since nobody could be read from: %s; the batch ends without the rest, which comes later", text)
 
 
 def _list(records: Collection[CutRecord], show: Callable[[CutRecord], str]) -> str:

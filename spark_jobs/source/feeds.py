@@ -126,7 +126,7 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     ledger = _ledger(options, options.source_id, options.cuts, feed)
     # A policy that ends the query at a topic made anew has no use for what is asked here.
     coordinator = (
-        RangeCoordinator(ledger, topic_id_of=partial(_topic_id, feed))
+        RangeCoordinator(ledger, topic_id_of=partial(current_topic_id, feed))
         if options.restart_recreated
         else RangeCoordinator(ledger)
     )
@@ -136,8 +136,11 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     return cuts
 
 
-def _topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
-    """Return a topic's id of this moment by its first partition, which every topic has; None is unknown."""
+def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
+    """Return a topic's id of this moment by its first partition, which every topic has; None is unknown.
+
+    Runs: any thread of Spark's driver-side source runner; from memory.
+    """
     first = feed.view().partitions.get(TopicPartition(topic, 0))
     return None if first is None else first.topic_id
 

@@ -1,6 +1,7 @@
 """The planner with cuts, over a scripted feed and a ledger in a file; tasks are what their tickets say."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_jobs.source.coordinator_server import CoordinatorServer
 from spark_jobs.source.cut import Batch
 from spark_jobs.source.cut_options import CutOptions
 from spark_jobs.source.cuts import Cuts
+from spark_jobs.source.feeds import current_topic_id
 from spark_jobs.source.ledger import Incarnation
 from spark_jobs.source.options import parse_options
 from spark_jobs.source.planner import Planner
@@ -36,7 +38,9 @@ class Run:
     def __init__(self, folder: Path, partitions: Mapping[TopicPartition, PartitionView], **options: str) -> None:
         self.feed = ScriptedFeed(view_of(partitions))
         self.ledger = FullDisk(folder, "s")
-        self.coordinator = RangeCoordinator(self.ledger, now=self.feed.clock.monotonic)
+        self.coordinator = RangeCoordinator(
+            self.ledger, topic_id_of=partial(current_topic_id, self.feed), now=self.feed.clock.monotonic
+        )
         self.server = CoordinatorServer(self.coordinator, host="127.0.0.1")
         self.cuts = Cuts(self.coordinator, self.server, CutOptions(host="127.0.0.1"))
         self.cuts.open()
@@ -142,6 +146,25 @@ def test_given_a_cut_when_its_topic_is_made_anew_then_it_goes_back_and_then_begi
     assert again == {"t": {"0": 0, "1": 8}}, "the rewind has not made it forget which topic it read"
     assert run.ranges(back, again) == {1: (0, 8)}
     assert run.latest(again) == {"t": {"0": 8, "1": 8}}
+
+
+def test_given_a_topic_made_anew_under_a_batch_when_its_range_was_read_then_it_counts_for_nothing(
+    start_run: StartRun,
+) -> None:
+    run = start_run(onTopicRecreated="restart")
+    run.first_batch()
+    run.cut(0, 10)
+    run.cut(1, 10)
+    run.feed.show_partitions({tp(0): partition_view(0, 20), tp(1): TWO[tp(1)]})
+    end = run.latest({"t": {"0": 10, "1": 10}})
+    assert run.ranges({"t": {"0": 10, "1": 10}}, end) == {0: (10, 20)}
+    run.feed.show(view_of({tp(0): partition_view(0, 30, topic_id=TopicId("id-2"))}, generation=Generation(2)))
+    run.cut(0, 20)  # it was read to its end: records of the new topic
+    back = run.latest(end)
+    assert back["t"]["0"] == 10
+    again = run.latest(back)
+    assert again["t"]["0"] == 0, "the new topic is read from its beginning, for the first time"
+    assert run.ranges(again, run.latest(again)) == {0: (0, 30)}
 
 
 def test_given_a_driver_that_died_after_a_cut_when_the_batch_is_replayed_then_it_ends_there_again(
