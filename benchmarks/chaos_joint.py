@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,11 @@ def _least(seed: int, scene: int) -> dict[str, Any]:
     if alone(plan, f"seed-{seed}"):
         least = shrunk(plan, fails=lambda part: alone(part, f"seed-{seed}-shrunk"))
         return {"least": list(least), "again": f"make chaos FIRST={seed} COUNT=1"}
-    return {"least": [], "again": f"make chaos FIRST={scene} COUNT={seed - scene + 1}  # it held alone"}
+    return {"least": [], "again": f"{_again({'seed': seed, 'scene': scene})}  # it held alone"}
+
+
+def _again(one: Mapping[str, Any]) -> str:
+    return f"make chaos FIRST={one['scene']} COUNT={one['seed'] - one['scene'] + 1}"
 
 
 def main(first: int = 1, count: int = SEEDS) -> int:
@@ -185,7 +189,9 @@ def section(result: dict[str, Any]) -> str:
         times = f"{statistics.median(seconds):.1f} s | {max(seconds):.1f} s" if seconds else "- | -"
         rows.append(f"| {fault} | {faults[fault]} | {times} |")
     broken = "".join(
-        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one['again']}`" for one in seeds if one["broken"]
+        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one.get('again', _again(one))}`"
+        for one in seeds
+        if one["broken"]
     )
     ended = sum(len(one["ended"]) for one in seeds)
     scenes = {one["scene"]: one.get("records", 0) for one in held}  # the last round of each has seen all

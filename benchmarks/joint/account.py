@@ -21,6 +21,8 @@ class Account:
         """All that must have come by now."""
         self.excused: set[str] = set()
         """May be lost: their topic was deleted before they were seen."""
+        self.written: Counter[str] = Counter()
+        """How often the sources hold what was seen twice."""
 
     def take(self, message: Any) -> None:
         """Note a record that a reader of committed records was given."""
@@ -44,14 +46,18 @@ class Account:
         self.owed = {value for value in self.owed if value not in self.seen}
         return not self.owed
 
-    def check_once(self) -> None:
-        """Hold the reader to one copy of each.
+    def twice(self, seen: Counter[str]) -> list[str]:
+        """Return what is there more than once, and more often than the sources were found to hold it."""
+        return sorted(value for value, count in tuple(seen.items()) if count > max(1, self.written[value]))
+
+    def check_once(self, seen: Counter[str]) -> None:
+        """Hold a reader to one copy of each.
 
         Raises:
             BrokenPromiseError: something came twice.
         """
-        twice = [value for value, count in tuple(self.seen.items()) if count > 1]
-        must(not twice, f"{len(twice)} records came twice: {sorted(twice)[:_SHOWN]}")
+        twice = self.twice(seen)
+        must(not twice, f"{len(twice)} records came twice: {twice[:_SHOWN]}")
 
     def check_known(self, others: Iterable[str]) -> None:
         """Hold the reader to what was written: due, excused, or one of these.
