@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 Record = str | bytes | tuple[str | bytes | None, str | bytes | None]
 """A value, or (key, value)."""
@@ -17,6 +17,28 @@ def eventually(condition: Callable[[], object], deadline_seconds: float, message
         if time.monotonic() > deadline:
             raise AssertionError(f"{message or condition} did not happen within {deadline_seconds:g} s")
         time.sleep(0.05)
+
+
+_COORDINATOR_STARTS = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+def commit(consumer: Consumer, *offsets: TopicPartition, deadline_seconds: float = 30.0) -> None:
+    """Commit a group's offsets, as soon as its coordinator has come up; a fresh cluster's takes a moment."""
+
+    def committed() -> bool:
+        try:
+            consumer.commit(offsets=list(offsets), asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() in _COORDINATOR_STARTS:
+                return False
+            raise
+        return True
+
+    eventually(committed, deadline_seconds, "offsets to be committed")
 
 
 def produce(

@@ -18,7 +18,7 @@ from discovery.localkafka.cluster import LocalKafka
 from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
 from tests.fakes.mock_cluster import MockCluster
-from tests.support import produce
+from tests.support import commit, produce
 
 
 class Subject(Protocol):
@@ -176,7 +176,7 @@ class RealSubject:
 def _commit(bootstrap_servers: str, group: str, tp: TopicPartition, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})
     try:
-        consumer.commit(offsets=[RawTopicPartition(tp.topic, tp.partition, offset)], asynchronous=False)
+        commit(consumer, RawTopicPartition(tp.topic, tp.partition, offset))
     finally:
         consumer.close()
 

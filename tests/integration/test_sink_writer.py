@@ -23,7 +23,7 @@ from spark_jobs.sink.marker import CLOSED, Marker
 from spark_jobs.sink.preflight import forget
 from spark_jobs.sink.writer import LaneWriter, Outcome
 from tests.sink_support import Sink, batches, committed_values
-from tests.support import eventually, numbered
+from tests.support import commit, eventually, numbered
 from tests.support_service import serving, wait_for
 
 pytestmark = pytest.mark.kafka
@@ -322,7 +322,7 @@ def test_given_foreign_offsets_in_the_group_when_read_then_nothing_is_taken_for_
     consumer = Consumer(
         {"bootstrap.servers": sink.cluster.bootstrap_servers, "group.id": plan.options.group, "log_level": 0}
     )
-    consumer.commit(offsets=[TopicPartition(plan.options.marker_topic, 0, 5)], asynchronous=False)
+    commit(consumer, TopicPartition(plan.options.marker_topic, 0, 5))
     consumer.close()
     with pytest.raises(StateError, match="is not what this sink writes; is the group used otherwise"):
         sink.write(0, ["a"])

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
+from tests.support import commit, eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -27,7 +27,7 @@ class Group:
 
     def move(self, *offsets: int) -> None:
         moved = [RawTopicPartition(tp.topic, tp.partition, o) for tp, o in zip(self._raw, offsets, strict=True)]
-        self._consumer.commit(offsets=moved, asynchronous=False)
+        commit(self._consumer, *moved)
 
 
 def _fill(cluster: LocalKafka, topic: str, first: int, last: int) -> None:
