@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +140,11 @@ def _least(seed: int, scene: int) -> dict[str, Any]:
     if alone(plan, f"seed-{seed}"):
         least = shrunk(plan, fails=lambda part: alone(part, f"seed-{seed}-shrunk"))
         return {"least": list(least), "again": f"make chaos FIRST={seed} COUNT=1"}
-    return {"least": [], "again": f"{_again({'seed': seed, 'scene': scene})}  # it held alone"}
+    return {"least": [], "again": f"{_again(seed, scene)}  # it held alone"}
 
 
-def _again(one: Mapping[str, Any]) -> str:
-    return f"make chaos FIRST={one['scene']} COUNT={one['seed'] - one['scene'] + 1}"
+def _again(seed: int, scene: int) -> str:
+    return f"make chaos FIRST={scene} COUNT={seed - scene + 1}"
 
 
 def main(first: int = 1, count: int = SEEDS) -> int:
@@ -189,7 +189,7 @@ def section(result: dict[str, Any]) -> str:
         times = f"{statistics.median(seconds):.1f} s | {max(seconds):.1f} s" if seconds else "- | -"
         rows.append(f"| {fault} | {faults[fault]} | {times} |")
     broken = "".join(
-        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one.get('again', _again(one))}`"
+        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one.get('again', _again(one['seed'], one['scene']))}`"
         for one in seeds
         if one["broken"]
     )

@@ -1,7 +1,6 @@
 """The systems that are compared: how each is started, and where it tells what went wrong."""
 
 import json
-import socket
 import sys
 import urllib.request
 from pathlib import Path
@@ -12,6 +11,7 @@ from benchmarks.peers.flink import job_command
 from benchmarks.peers.program import Place, System, helper
 from benchmarks.peers.told import NOTHING, java_cause, short, spark_cause
 from spark_jobs.progress.reports import line, read_reports
+from tests.ports import free_port
 
 
 class Native(System):
@@ -101,7 +101,7 @@ class Flink(System):
 
     def command(self, servers: str) -> list[str]:
         """Run the job on a mini-cluster of its own."""
-        self._port = _free_port()
+        self._port = free_port()
         folder = self.place.folder
         checkpoints = folder / "checkpoints"
         arguments = [self.source, servers, self.place.topic, self.place.rows, checkpoints, self._port]
@@ -148,9 +148,3 @@ def make(name: str, place: Place) -> System:
 def _newest(checkpoints: Path) -> str:
     done = [path.parent for path in checkpoints.glob("*/chk-*/_metadata")]
     return f"file://{max(done, key=lambda path: path.stat().st_mtime)}" if done else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])

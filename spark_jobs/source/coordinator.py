@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -334,13 +334,17 @@ class RangeCoordinator:
 
     def _made_anew(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
         """Return where ranges begin whose topic is another one by now: a worker that reads on reads that one."""
-        planned = {
-            tp: plan.ranges[tp]
-            for tp in partitions
-            if tp in plan.ranges and tp not in plan.settled and plan.ranges[tp].topic_id is not None
+        open_ = {tp: plan.ranges[tp] for tp in partitions if tp in plan.ranges and tp not in plan.settled}
+        gone = self._gone((tp.topic, r.topic_id) for tp, r in open_.items())
+        return {tp: r.start for tp, r in open_.items() if (tp.topic, r.topic_id) in gone}
+
+    def _gone(self, topics: Iterable[tuple[TopicName, TopicId | None]]) -> set[tuple[TopicName, TopicId | None]]:
+        """Return the topics that have another id by now; each is asked for once."""
+        return {
+            (topic, known)
+            for topic, known in set(topics)
+            if known is not None and self._topic_id_of(topic) not in (None, known)
         }
-        ids = {topic: self._topic_id_of(topic) for topic in {tp.topic for tp in planned}}
-        return {tp: r.start for tp, r in planned.items() if ids[tp.topic] not in (None, r.topic_id)}
 
     def _make_durable(self, records: Collection[CutRecord]) -> None:
         """Write what waits, all cuts at once; whoever comes second finds its own written."""
@@ -384,25 +388,24 @@ class RangeCoordinator:
             cuts = list(self._doubtful.values())
         if not cuts and not applied:
             return
+        gone = self._gone(map(_life, cuts))
         self._append([*cuts, *applied])
         with self._lock:
             self._trouble = None
             for record in cuts:
-                self._note_cut(record)
+                self._note_cut(record, is_gone=_life(record) in gone)
             for record in applied:
                 self._pending.pop(record.topic_partition, None)
-        self._say_cuts(cuts)
+        _say_cuts([record for record in cuts if _life(record) not in gone])
+        _say_gone([record for record in cuts if _life(record) in gone])
 
-    def _is_still_there(self, record: CutRecord) -> bool:
-        return record.topic_id is None or self._topic_id_of(record.topic_partition.topic) in (None, record.topic_id)
-
-    def _note_cut(self, record: CutRecord) -> None:
+    def _note_cut(self, record: CutRecord, *, is_gone: bool) -> None:
         tp = record.topic_partition
         self._doubtful.pop(tp, None)
         self._pending[tp] = record
         if self._plan is not None and self._plan.number == record.plan:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
-        if record.cut == record.start and self._is_still_there(record):
+        if record.cut == record.start and not is_gone:
             self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
             until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
             self._rest[tp] = (until, self._leaders.get(tp))
@@ -411,19 +414,30 @@ class RangeCoordinator:
         self._ledger.append(entries)
         self._state = fold(self._state, entries)
 
-    def _say_cuts(self, cuts: Collection[CutRecord]) -> None:
-        show = "at offset {0.cut} of [{0.start}, {0.end})".format
-        if unread := [record for record in cuts if self._is_still_there(record)]:
-            text = f"cut, since nobody could be read from: {_list(unread, show)}"
-            _log.warning("%s; the batch ends without the rest, which comes later", text)
-        if gone := [record for record in cuts if not self._is_still_there(record)]:
-            _log.warning("cut, since their topics were made anew meanwhile: %s", _list(gone, show))
-
     def _say_rewinds(self, rewinds: Offsets) -> None:
         fresh = [self._pending[tp] for tp in rewinds if (self._pending[tp].plan, tp) not in self._said]
         if fresh:
             self._said.update((r.plan, r.topic_partition) for r in fresh)
             _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
+
+
+def _life(record: CutRecord) -> tuple[TopicName, TopicId | None]:
+    return record.topic_partition.topic, record.topic_id
+
+
+_AT = "at offset {0.cut} of [{0.start}, {0.end})".format
+
+
+def _say_cuts(cuts: Collection[CutRecord]) -> None:
+    if cuts:
+        text = f"cut, since nobody could be read from: {_list(cuts, _AT)}"
+        _log.warning("%s; the batch ends without the rest, which comes later", text)
+
+
+def _say_gone(cuts: Collection[CutRecord]) -> None:
+    if cuts:
+        text = f"cut, since their topics were made anew: {_list(cuts, _AT)}"
+        _log.warning("%s; the new ones are read from their beginnings", text)
 
 
 def _list(records: Collection[CutRecord], show: Callable[[CutRecord], str]) -> str:

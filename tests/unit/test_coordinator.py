@@ -70,7 +70,9 @@ def a_range(partition: int) -> FetchRange:
 # -- the plan in force --------------------------------------------------------------------------------------------
 
 
-def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_delivered_of_it(tmp_path: Path) -> None:
+def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_delivered_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ids = {TopicName("t"): TopicId("first"), TopicName("u"): TopicId("other")}
     ledger = FullDisk(tmp_path, "s", lock_wait_seconds=0.1)
     coordinator = RangeCoordinator(ledger, topic_id_of=ids.get)
@@ -84,6 +86,9 @@ def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_deliv
     ids[TopicName("t")] = TopicId("second")
     assert coordinator.decide(1, {tp(0): 20, u0: 9}) == {tp(0): 5, u0: 9}, "what was read may be the new topic's"
     assert coordinator.known(1, [tp(0), tp(1), u0]) == {tp(0): 5, tp(1): 4, u0: 9}
+    assert "cut, since their topics were made anew: t-0 (at offset 5 of [5, 20))" in caplog.text
+    assert "nobody could be read from" not in caplog.text
+    assert coordinator.held(NOBODY) == {}, "nothing rests for it"
     assert coordinator.advance({tp(0): 20, tp(1): 4, u0: 9}) == {tp(0): 5}
     coordinator.close()
 
