@@ -98,6 +98,9 @@ test: check tools ## Everything above, then real brokers and real Spark, two sui
 # These start Spark processes of their own; here, so that both suites take as long.
 OWN_SPARK := tests/spark/test_soak.py tests/spark/test_dau.py
 
+# A driver's JVM lives for minutes here: its second compiler costs a fifth of the processor time and never pays off.
+test-kafka test-spark: export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 .PHONY: test-kafka
 test-kafka: setup tools ## Real brokers: the adapters, the service, the tools, what is deployed
 	@mkdir -p build
