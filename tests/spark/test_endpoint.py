@@ -44,7 +44,7 @@ def test_given_every_listed_broker_is_replaced_when_clients_run_and_restart_then
         options = {"kafka.bootstrap.servers": address, "subscribe": topic_name, "startingOffsets": "earliest"}
         query = read_stream(options, format="kafka")
         query.wait_rows(3)
-        # A first group that came right after the deaths might get a coordinator among the dead, which Kafka still counts.
+        # A first group right after the deaths might get a coordinator among the dead, whom Kafka still counts.
         assert consumed(address, topic_name, 3) == ["a", "b", "c"]
         breakable.reassign_off(old)
         breakable.kill(old)
