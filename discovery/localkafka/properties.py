@@ -126,6 +126,8 @@ def controller_properties(settings: ClusterSettings, *, port: int, data: str) ->
         "listeners": f"CONTROLLER://{HOST}:{port}",
         "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
         "log.dirs": data,
+        # A record twice a second that says nothing wakes every broker: a third of what an idle one costs.
+        "metadata.max.idle.interval.ms": "5000",
         **settings.controller_properties,
     }
 
