@@ -175,7 +175,7 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _counted(records: int) -> str:
-    return f", {records} records read, none lost and none twice" if records else ""
+    return f", {records} records read; in rounds that held none lost and none twice" if records else ""
 
 
 def section(result: dict[str, Any]) -> str:

@@ -114,7 +114,7 @@ def test_given_rounds_when_told_then_what_failed_is_not_hidden() -> None:
     }
     text = section({"seeds": [held, broke], "found": "- what was found"})
     assert "**1 of 2 rounds held**" in text
-    assert "2 faults in 1 scenes, 90 records read, none lost and none twice" in text
+    assert "2 faults in 1 scenes, 90 records read; in rounds that held none lost and none twice" in text
     assert "seed 2: BrokenPromiseError: 3 records came twice" in text
     assert "| kill brokers | 2 | 4.0 s | 4.0 s |" in text
     assert "- what was found" in text
