@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -15,6 +16,7 @@ _QUIET = logging.getLogger("kafka_discovery.localkafka.librdkafka")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
 _CALL_SECONDS = 5.0
+_ASIDE_SECONDS = 1.0
 
 
 class TopicError(DiscoveryError):
@@ -114,9 +116,12 @@ class Admin:
             otherwise=lambda: f"topic {topic} has not all {partitions} partitions led and in sync",
         )
 
-    @staticmethod
-    def _finish(futures: Mapping[str, Any], topic: str, verb: str) -> None:
+    def _finish(self, futures: Mapping[str, Any], topic: str, verb: str) -> None:
+        """Wait for an answer; ask for metadata meanwhile, which may have called a broker controller that just died."""
+        future = futures[topic]
+        while not wait([future], _ASIDE_SECONDS).done:
+            self.metadata()
         try:
-            futures[topic].result(timeout=60)
+            future.result()
         except KafkaException as error:
             raise TopicError(f"cannot {verb} {topic}: {error.args[0].str()}") from error

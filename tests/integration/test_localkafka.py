@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import ConfigError, StateError
 from discovery.localkafka import ports
-from discovery.localkafka.admin import TopicError
+from discovery.localkafka.admin import Admin, TopicError
 from discovery.localkafka.cluster import BrokerStartError, LocalKafka
 from discovery.localkafka.processes import ProcessIdentity, identify, is_running
 from discovery.localkafka.properties import ClusterSettings
@@ -152,6 +152,20 @@ def test_given_a_topic_when_deleted_then_its_name_is_free(cluster: LocalKafka, t
     cluster.delete_topic(topic_name)
     cluster.create_topic(topic_name, 2, 1)
     assert len(_replicas(cluster, topic_name, 2)) == 2
+
+
+def test_given_metadata_that_calls_a_dead_broker_controller_when_a_topic_is_deleted_then_another_is_asked(
+    cluster: LocalKafka, topic_name: str
+) -> None:
+    cluster.create_topic(topic_name, 1, 2)
+    admin = Admin(cluster.bootstrap_servers, cluster.client_options)
+    found = admin.metadata()
+    try:
+        cluster.kill([found.controller_id])
+        admin.delete_topic(topic_name, deadline_seconds=30)
+        assert topic_name not in admin.metadata().topics
+    finally:
+        cluster.heal()
 
 
 def test_given_wrong_requests_when_made_then_each_names_what_is_wrong(cluster: LocalKafka) -> None:
