@@ -104,7 +104,7 @@ test: check tools ## Everything above, then real brokers and real Spark, two sui
 # These start Spark processes of their own; here, so that both suites take as long.
 OWN_SPARK := tests/spark/test_soak.py tests/spark/test_dau.py
 
-# A driver's JVM lives for minutes here: its second compiler costs a fifth of the processor time and never pays off.
+# A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time and do not pay.
 test-kafka test-spark: export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 .PHONY: test-kafka
@@ -260,7 +260,7 @@ sbom: setup ## What is in the packages, as CycloneDX, and the licences of all de
 	$(BIN)/python -m deploy.licences requirements/run.txt dist/THIRD-PARTY.md
 
 .PHONY: chaos
-chaos: setup ## Source, service and sink together under 200 seeds of faults; one again: FIRST=7 COUNT=1 (2 hours)
+chaos: setup ## Source, service and sink together under 200 seeds of faults; one again: FIRST=7 COUNT=1 (an hour)
 	$(BIN)/python -m benchmarks.chaos_joint $(or $(FIRST),1) $(or $(COUNT),200)
 
 .PHONY: chaos-sink

@@ -135,12 +135,12 @@ def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
 
 
 def _least(seed: int, scene: int) -> dict[str, Any]:
-    """Say what of a failed round is needed for the failure, and how to see it again."""
+    """Say what of a failed round is needed for the failure (nothing: it held alone), and how to see it again."""
     plan = plan_of(seed)
     if alone(plan, f"seed-{seed}"):
         least = shrunk(plan, fails=lambda part: alone(part, f"seed-{seed}-shrunk"))
         return {"least": list(least), "again": f"make chaos FIRST={seed} COUNT=1"}
-    return {"least": [], "again": f"{_again(seed, scene)}  # it held alone"}
+    return {"least": [], "again": _again(seed, scene)}
 
 
 def _again(seed: int, scene: int) -> str:
@@ -189,7 +189,8 @@ def section(result: dict[str, Any]) -> str:
         times = f"{statistics.median(seconds):.1f} s | {max(seconds):.1f} s" if seconds else "- | -"
         rows.append(f"| {fault} | {faults[fault]} | {times} |")
     broken = "".join(
-        f"\n- seed {one['seed']}: {one['broken'][:200]}; again: `{one.get('again', _again(one['seed'], one['scene']))}`"
+        f"\n- seed {one['seed']}: {one['broken'][:200]}{'; it held alone' if one.get('least') == [] else ''}; again:"
+        f" `{one.get('again', _again(one['seed'], one['scene']))}`"
         for one in seeds
         if one["broken"]
     )

