@@ -98,27 +98,41 @@ generate: setup ## Write the rules, dashboards and manifests of deploy/ again fr
 	$(BIN)/python -m deploy.generate
 
 .PHONY: test
-test: check tools ## Everything above, then real brokers and real Spark, two suites side by side (30 minutes)
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-kafka test-spark
+test: check tools ## Everything above, then real brokers and real Spark, three suites side by side (25 minutes)
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going test-kafka test-jobs test-spark
 
-# These start Spark processes of their own; here, so that both suites take as long.
-OWN_SPARK := tests/spark/test_soak.py tests/spark/test_dau.py
+# What starts clusters and Spark processes of its own, and shares nothing with the other tests.
+JOBS := tests/integration/test_demo.py tests/spark/test_soak.py tests/spark/test_dau.py tests/spark/test_chaos_joint.py
 
-# A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time and do not pay.
-test-kafka test-spark: export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
+# and do not pay; an archive of Spark's classes saves three seconds a driver, and Java goes without one that does not fit.
+test-kafka test-jobs test-spark: export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+  -XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr
+
+build/spark.jsa: $(VENV)/.ready tests/spark/class_archive.py
+	@mkdir -p build
+	@SPARK_SUBMIT_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' $(BIN)/python -m tests.spark.class_archive $@ > build/class-archive.log 2>&1 \
+	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
+
+# Suites that run beside others write to a file, which is shown when they are through.
+define into-a-file
+@mkdir -p build
+@echo "$@: the output comes when it is through (build/$@.log)"
+@( $(1) ) > build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
+endef
 
 .PHONY: test-kafka
-test-kafka: setup tools ## Real brokers: the adapters, the service, the tools, what is deployed
-	@mkdir -p build
-	@echo "real brokers: the output comes when they are through (build/test-kafka.log)"
-	@$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy > build/test-kafka.log 2>&1 \
-	  && $(BIN)/python -m pytest tests/page >> build/test-kafka.log 2>&1 \
-	  && $(BIN)/python -m pytest --durations 5 $(OWN_SPARK) >> build/test-kafka.log 2>&1; \
-	  code=$$?; cat build/test-kafka.log; exit $$code # the page apart: Playwright leaves an event loop running
+test-kafka: setup tools build/spark.jsa ## Real brokers: the adapters, the service, the tools, what is deployed
+	$(call into-a-file,$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy $(JOBS:%=--ignore=%))
+
+.PHONY: test-jobs
+test-jobs: setup build/spark.jsa ## Whole jobs: the demo, daily active users, long faults; the status page
+	$(call into-a-file,$(BIN)/python -m pytest tests/page; code=$$?; \
+	  $(BIN)/python -m pytest --durations 10 $(JOBS) && exit $$code) # the page apart: Playwright leaves an event loop running
 
 .PHONY: test-spark
-test-spark: setup ## Real Spark on real brokers
-	$(BIN)/python -m pytest --durations 30 tests/spark $(OWN_SPARK:%=--ignore=%)
+test-spark: setup build/spark.jsa ## Real Spark on real brokers
+	$(BIN)/python -m pytest --durations 30 tests/spark $(JOBS:%=--ignore=%)
 
 .PHONY: test-page
 test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)
