@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from random import Random
 
-from tests.ports import free_port
+from tests.ports import bound_socket
 
 HOST = "127.0.0.1"
 
@@ -17,8 +17,7 @@ HOST = "127.0.0.1"
 def refused_port() -> Iterator[str]:
     """Yield an address where nobody listens and nobody will: connects are refused at once."""
     # Bound and not listening: the port stays ours and the kernel answers a SYN with RST.
-    with socket.socket() as held:
-        held.bind((HOST, free_port()))
+    with bound_socket() as held:
         yield _address(held)
 
 
@@ -26,8 +25,7 @@ def refused_port() -> Iterator[str]:
 def black_hole() -> Iterator[str]:
     """Yield an address whose SYNs vanish: a listener with a full accept queue that nobody accepts from."""
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind((HOST, free_port()))
+        listener = stack.enter_context(bound_socket())
         listener.listen(0)
         for _ in range(4):
             filler = stack.enter_context(socket.socket())
@@ -169,8 +167,7 @@ def _server(talk: Callable[[socket.socket], None], *, close_after: bool = False)
                 threads.append(thread)
                 thread.start()
 
-    with socket.socket() as listener:
-        listener.bind((HOST, free_port()))
+    with bound_socket() as listener:
         listener.listen(128)
         listener.settimeout(0.1)
         acceptor = threading.Thread(target=accept, args=(listener,), daemon=True)

@@ -44,6 +44,7 @@ MARKER_FILE = ".kafka-discovery-local-kafka"
 _TICK_SECONDS = 0.25
 _COMMAND_SECONDS = 5.0
 _REAP_SECONDS = 10.0
+_STOP_SECONDS = 2.0
 
 
 class Keeper:
@@ -74,7 +75,7 @@ class Keeper:
         return self.processes()
 
     def signal(self, names: list[str], number: int) -> dict[str, Any]:
-        """Signal living children; after SIGKILL return when they are gone."""
+        """Signal living children; after SIGKILL return when they are gone, after SIGSTOP when they stand still."""
         living = [name for name in names if name in self.children and self.children[name].poll() is None]
         for name in living:
             self.children[name].send_signal(number)
@@ -82,6 +83,9 @@ class Keeper:
             for name in living:
                 self.children[name].wait(_REAP_SECONDS)
         if number == signal.SIGSTOP:
+            # On a full machine other threads of a JVM go on until the one that was signalled has its turn.
+            for name in living:
+                _await_stop(self.children[name].pid)
             self.paused.update(living)
         if number == signal.SIGCONT:
             self.paused.difference_update(living)
@@ -168,6 +172,15 @@ def _serve_one(keeper: Keeper, listener: socket.socket) -> None:
         except (OSError, subprocess.SubprocessError) as error:
             answer = {"error": str(error)}
         client.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _await_stop(pid: int) -> None:
+    """Return when a child stands still or has ended; which of both stays to be asked."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    if hasattr(os, "waitid"):
+        which = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        while os.waitid(os.P_PID, pid, which) is None and time.monotonic() < deadline:
+            time.sleep(0.002)
 
 
 def _raise_exit(number: int, _frame: object) -> None:

@@ -154,6 +154,7 @@ class Cycle:
         self._metadata = _Rhythm(policy.topics_interval_seconds, now)
         self._metadata_asked_at = float("-inf")
         self._ids_asked_at = float("-inf")
+        self._ids_lacking_since: float | None = None
         self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
 
     @property
@@ -303,8 +304,19 @@ class Cycle:
 
     def _ids_due(self, now: float) -> bool:
         doubted = any(not doubt.id_told for doubt in self._state.doubts.values())
-        soon = doubted and now - self._ids_asked_at >= self._policy.topics_interval_seconds
+        wanted = doubted or self._ids_lacking(now)
+        soon = wanted and now - self._ids_asked_at >= self._policy.topics_interval_seconds
         return self._topic_ids.take(now) or soon
+
+    def _ids_lacking(self, now: float) -> bool:
+        """Tell whether a topic's id has just not been told; brokers that never tell one are not pressed."""
+        topics = self._state.snapshot.topics.values() if self._state.snapshot is not None else ()
+        if all(topic.topic_id is not None for topic in topics):
+            self._ids_lacking_since = None
+            return False
+        if self._ids_lacking_since is None:
+            self._ids_lacking_since = now
+        return now - self._ids_lacking_since < self._policy.topic_ids_interval_seconds
 
     def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
         return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)

@@ -1,5 +1,7 @@
 """Topics grow, vanish and are made anew under a running query."""
 
+from pathlib import Path
+
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
@@ -84,12 +86,14 @@ def test_given_a_recreated_topic_when_loss_is_accepted_then_the_same_query_reads
 
 
 def test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides(
-    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str, tmp_path: Path
 ) -> None:
     breakable.create_topic(topic_name, assignment=replicas((1, 2)))
     _fill(breakable, topic_name, 10, "old")
     query = start_query(topic_name, checkpoint="query", sourceId=topic_name)
     query.wait_rows(20)
+    ids = tmp_path / "state" / "ids"
+    eventually(lambda: any(topic_name in file.read_text() for file in ids.glob("*.json")), 30, "the topic's id, kept")
     query.stop()
     breakable.delete_topic(topic_name)
     breakable.create_topic(topic_name, assignment=replicas((1, 2)))

@@ -1,13 +1,17 @@
 """Single turns of the loop, over the cluster in memory."""
 
-from discovery.core.model import BrokerAddress, Snapshot, TopicName
+from collections.abc import Callable, Collection, Mapping
+
+import pytest
+
+from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle
 from discovery.loop.interest import Interest
 from tests.fakes.calls import InlineCalls
 from tests.fakes.cluster import FakeCluster, FakeNetwork
-from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
+from tests.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter
 
 TOPIC = TopicName("t")
 
@@ -26,10 +30,8 @@ class Disk:
         return not self.full
 
 
-def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_is_saved_without_a_change() -> None:
-    network, disk = FakeNetwork(), Disk()
-    cluster = FakeCluster(network)
-    cluster.create_topic(TOPIC, 2)
+def running(network: FakeNetwork, cluster: FakeCluster, disk: Disk) -> tuple[Cycle, Callable[[float], None]]:
+    """A cycle over a cluster, and what lets it run for so many seconds."""
     cycle = Cycle(
         state=initial_state(cluster.addresses.values()),
         policy=Policy(),
@@ -47,6 +49,14 @@ def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_i
         while network.clock.monotonic() < until:
             network.clock.advance(max(cycle.turn(), 0.01))
 
+    return cycle, run
+
+
+def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_is_saved_without_a_change() -> None:
+    network, disk = FakeNetwork(), Disk()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, disk)
     run(5)
     tried = disk.tried
     run(5)
@@ -59,3 +69,30 @@ def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_i
     tried = disk.tried
     run(30)
     assert disk.tried == tried
+
+
+@pytest.mark.parametrize(("unanswered", "within_five_seconds"), [(2, range(3, 5)), (1000, range(10, 20))])
+def test_given_a_broker_that_does_not_know_the_topic_yet_when_its_id_is_asked_then_soon_again_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, unanswered: int, within_five_seconds: range
+) -> None:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, Disk())
+    real, calls = FakeGateway.describe_topic_ids, list[Collection[TopicName]]()
+
+    def late(
+        gateway: FakeGateway, topics: Collection[TopicName], *, timeout_seconds: float
+    ) -> Mapping[TopicName, TopicId]:
+        calls.append(topics)
+        return {} if len(calls) <= unanswered else real(gateway, topics, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(FakeGateway, "describe_topic_ids", late)
+    run(2)
+    assert cycle.state.snapshot is not None
+    assert (cycle.state.snapshot.topics[TOPIC].topic_id is not None) == (unanswered == 2)
+    run(3)
+    assert len(calls) in within_five_seconds
+    calls.clear()
+    run(30)
+    assert len(calls) <= 30 / Policy().topic_ids_interval_seconds + 2
