@@ -111,7 +111,7 @@ replica. The query named exactly those, read the others to their end, and had th
 {_goals(demo)}
 
 The machine had two cores for {demo["brokers"]} brokers, two Spark jobs and the generator (load average
-{demo["load_average"]:.1f}); the demo's goals are set for a quiet one.
+{demo["load_average"]:.1f}).
 
 ## What would have helped that night, from cheap to thorough
 

@@ -232,7 +232,7 @@ def section(result: Result) -> str:
             "",
             *table(result["slopes"]),
             "",
-            *(["What grew in this run is not explained yet; an hour or more of it would tell more.", ""] * grown),
+            *(["What grew in this run is not explained yet.", ""] * (grown and "remarks" not in result)),
         ]
     )
 

@@ -275,9 +275,9 @@ def _line(name: str, case: dict[str, Any]) -> str:
     rounds = case["rounds"]
     over = sum(r["censored"] for r in rounds)
     gaps = sorted((r["gap_seconds"], r["censored"]) for r in rounds)
-    middle, longest = gaps[(len(gaps) - 1) // 2], gaps[-1]
+    middle, longest = (statistics.median(gap for gap, _ in gaps), gaps[len(gaps) // 2][1]), gaps[-1]
     loads = sorted(r["load_average"] for r in rounds if "load_average" in r)
-    load_seen = f"{loads[len(loads) // 2]:g}, {loads[-1]:g}" if loads else "not kept"
+    load_seen = f"{statistics.median(loads):g}, {loads[-1]:g}" if loads else "not kept"
     exact = f"{case['rows']} / {case['records']}" if "records" in case else "not counted: cut short"
     cells = [
         words,

@@ -8,23 +8,17 @@ PAGE = Path(__file__).parents[1] / "docs/reference/acceptance.md"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: shown by tests, or of no concern, or open; `note` says why it is one of the latter two."""
+    """One case: shown by tests, or of no concern, then `note` says why."""
 
     name: str
     text: str
     tests: tuple[str, ...] = ()
     note: str = ""
-    is_open: bool = False
 
 
 def no(name: str, text: str, why: str) -> Case:
     """A case that does not concern a source."""
     return Case(name, text, note=why)
-
-
-def open_(name: str, text: str, why: str, *tests: str) -> Case:
-    """A case without a test of the whole of it."""
-    return Case(name, text, tests, why, is_open=True)
 
 
 _DECIDE = "unit/test_decide.py::test_given_"
@@ -565,8 +559,6 @@ def page() -> str:
 
 def _shown(case: Case) -> str:
     tests = "<br>".join(f"`{test}`" for test in case.tests)
-    if case.is_open:
-        return f"**open**: {case.note}" + (f"<br>{tests}" if tests else "")
     return tests or f"does not concern a source: {case.note}"
 
 

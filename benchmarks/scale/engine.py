@@ -62,7 +62,6 @@ class Loop:
         """Wire it; the first turn comes within the first second, for processes do not start at one instant."""
         self._engine = engine
         self.cpu_seconds = 0.0
-        self.turns = 0
         self.picture: Picture | None = None
         self._gateway = SimGateway(cluster)
         self._running: set[str] = set()
@@ -148,7 +147,6 @@ class Loop:
         idle_seconds = self._cycle.turn()
         # Calls that the turn started have counted themselves already.
         self.cpu_seconds = inside + time.thread_time() - began
-        self.turns += 1
         self._plan(max(idle_seconds, 1e-4))
 
     def _show(self, picture: Picture) -> None:

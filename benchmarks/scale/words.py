@@ -15,7 +15,7 @@ def section(result: Mapping[str, Any]) -> str:
     """Return what `benchmarks/README.md` says."""
     return f"""## Ten thousand brokers
 
-`make simulate-scale` (3 minutes, no broker): {sentence(result)}. The loop's own code, in simulated time; [what it
+`make simulate-scale` (5 minutes, no broker): {sentence(result)}. The loop's own code, in simulated time; [what it
 means](../docs/explanation/scale.md).
 
 {table(result)}

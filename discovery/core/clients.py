@@ -23,7 +23,7 @@ _SETUP_MOST = "socket.connection.setup.timeout.max.ms"
 _BACKOFF_MOST = "reconnect.backoff.max.ms"
 _RETRY, _RETRY_MOST = "retry.backoff.ms", "retry.backoff.max.ms"
 _STRATEGY = "metadata.recovery.strategy"
-_SPARK = {
+CLIENTS_OF_SPARK = {
     (2, 4): (2, 0), (3, 0): (2, 4), (3, 1): (2, 6), (3, 2): (2, 8), (3, 3): (2, 8), (3, 4): (3, 3), (3, 5): (3, 4),
     (4, 0): (3, 9), (4, 1): (3, 9), (4, 2): (3, 9),
 }  # fmt: skip
@@ -57,7 +57,7 @@ class ClientVersion:
     def of_spark(cls, text: str) -> Self | None:
         """Return what the Kafka connector in Spark's `spark.jars.packages` brings; None where it names none."""
         found = re.search(r"spark-(?:sql|streaming)-kafka-0-10_[\d.]+:(\d+)\.(\d+)", text)
-        known = _SPARK.get((int(found[1]), int(found[2]))) if found else None
+        known = CLIENTS_OF_SPARK.get((int(found[1]), int(found[2]))) if found else None
         return cls(*known) if known else None
 
     @property

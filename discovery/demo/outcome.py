@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from discovery.demo.measure import Audit
 
 NEW_PARTITION_LIMIT_SECONDS = 5.0
-"""Twice the usual 2 s of two cores that run twelve brokers, the load and a stateful job with batches of a second.
+"""2.5 times the usual 2 s of two cores that run twelve brokers, the load and a stateful job with batches of a second.
 
 The source alone needs less: `make bench-core`.
 """

@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -26,13 +25,11 @@ class Child:
         self.log = log
         self._command = [sys.executable, "-m", "discovery.demo.tether", module, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
-        self.started_wall = 0.0
         self.retired = False
         """It was told to end, or may end by itself: its end is no fault."""
 
     def start(self) -> Self:
         """Start it; returns at once."""
-        self.started_wall = time.time()
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 self._command,

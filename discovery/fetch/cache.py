@@ -70,7 +70,7 @@ def give_back(cached: CachedConsumer, clock: Clock | None = None) -> None:
 def close_all() -> None:
     """Close every cached consumer of this process.
 
-    Runs: tests and worker exit; does not block.
+    Runs: tests; does not block.
     """
     while _cache:
         _cache.popitem()[1][0].close()

@@ -11,7 +11,6 @@ from discovery.loop.cycle import Picture
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OUTCOMES = ("success", *(kind.value for kind in FailureKind))
-RESULTS = ("connected", *(verdict.value for verdict in Verdict))
 DISAGREEMENTS = ("cluster_id", "broker_set")
 
 
@@ -33,7 +32,6 @@ class Counts:
     sizes: Counter[str] = field(default_factory=Counter)
     """Partitions by topic, as of the last event."""
     last_success_wall: float | None = None
-    last_cycle_wall: float | None = None
 
     def take(self, picture: Picture, *, wall: float, deadline_seconds: float) -> None:
         """Count what a picture brought.
@@ -68,7 +66,6 @@ class Counts:
         elif isinstance(answer, (MetadataAnswer, MetadataFailure)):
             outcome = "success" if isinstance(answer, MetadataAnswer) else answer.kind.value
             self.cycles[outcome] += 1
-            self.last_cycle_wall = wall
             self.last_success_wall = wall if outcome == "success" else self.last_success_wall
             self.deadline_exceeded += answer.elapsed_seconds > deadline_seconds
             self.duration_seconds_sum += answer.elapsed_seconds

@@ -88,7 +88,6 @@ class Service:
         self.listening = False
         self.started = False
         self.token: bytes | None = None
-        self._effective = effective
         self._reload_from = reload_from
         self._maker = maker
         self._hubs: dict[str, Hub] = {}
@@ -268,13 +267,13 @@ class Service:
         except Exception:
             await self._undo(begun, replaced)
             raise
-        await self._put_in_force(effective, token, {**self._hubs, **begun})
+        await self._put_in_force(effective.settings, token, {**self._hubs, **begun})
 
-    async def _put_in_force(self, effective: Effective, token: bytes | None, hubs: dict[str, Hub]) -> None:
+    async def _put_in_force(self, new: Settings, token: bytes | None, hubs: dict[str, Hub]) -> None:
         """Show the new configuration in one step; only then end what it does not name."""
-        new, old = effective.settings, self.settings
+        old = self.settings
         self._hubs = {name: hubs[name] for name in new.clusters}
-        self.settings, self._effective, self.token = new, effective, token
+        self.settings, self.token = new, token
         if self.endpoint is not None and (old.clusters, old.loop) != (new.clusters, new.loop):
             self.endpoint.use_prover(await in_thread(partial(self._prover, new)))
         self.registry.silence_seconds = new.silence_seconds

@@ -60,7 +60,6 @@ class Batch:
     number: int
     planned_ms: int
     """When Spark planned it, since the epoch."""
-    watermark_ms: int
     sources: tuple[SourceOffset, ...]
 
     def source(self, name: str) -> SourceOffset | None:
@@ -156,14 +155,14 @@ def parse_batch(text: str, number: int) -> Batch:
         raise ValueError("it is cut after its first line")
     try:
         meta: dict[str, Any] = json.loads(lines[0])
-        times = int(meta["batchTimestampMs"]), int(meta["batchWatermarkMs"])
+        planned_ms = int(meta["batchTimestampMs"])
     except (ValueError, KeyError, TypeError):
         raise ValueError("its second line is cut or is not Spark's") from None
     named = [_named(line, i, version) for i, line in enumerate(lines[1:]) if line.strip()]
     if not named:
         raise ValueError("it holds no offset: it is cut")
     sources = tuple(source_offset(name, line) for name, line in named)
-    return Batch(number=number, planned_ms=times[0], watermark_ms=times[1], sources=sources)
+    return Batch(number=number, planned_ms=planned_ms, sources=sources)
 
 
 def _named(line: str, position: int, version: str) -> tuple[str, str]:

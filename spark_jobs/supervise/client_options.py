@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from discovery.core.clients import CLIENTS_OF_SPARK
+
 Version = tuple[int, int]
 UNKNOWN: Version = (0, 0)
 _SETUP_MILLISECONDS, _SETUP_MAX_MILLISECONDS = 1_000, 2_000
 _BACKOFF_FLOOR_MILLISECONDS, _BACKOFF_CAP_MILLISECONDS = 2_000, 8_000
 _TRIGGER_MILLISECONDS = 30_000
-_OF_SPARK = ((4, 0, (3, 9)), (3, 5, (3, 4)), (3, 4, (3, 3)), (3, 3, (2, 8)), (3, 2, (2, 8)), (3, 0, (2, 4)))
-"""(Spark major, from its minor on, kafka-clients bundled with its connector)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,11 @@ def version_in(words: Collection[str]) -> Version:
 
 
 def clients_of_spark(spark: Version) -> Version:
-    """Return the kafka-clients that a Spark version brings with its connector.
+    """Return the kafka-clients that a Spark version brings with its connector, a later one at least what the last did.
 
     Runs: anywhere (pure).
     """
-    return next((bundled for major, minor, bundled in _OF_SPARK if spark >= (major, minor)), UNKNOWN)
+    return CLIENTS_OF_SPARK.get(min(spark, max(CLIENTS_OF_SPARK)), UNKNOWN)
 
 
 def safe_options(version: Version, *, brokers: int, given: Collection[str]) -> tuple[SafeOption, ...]:

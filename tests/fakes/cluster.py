@@ -116,10 +116,6 @@ class FakeCluster:
         """Make a broker fail without the cluster noticing yet: it stays listed and keeps its leaders."""
         self.health[broker_id] = health
 
-    def thaw(self, broker_id: int) -> None:
-        """Let a frozen broker go on."""
-        self.revive(broker_id)
-
     def revive(self, broker_id: int) -> None:
         """Bring a broker back under its address; leaderless partitions it holds get it as leader."""
         self.health[broker_id] = Health.UP
@@ -186,11 +182,6 @@ class FakeCluster:
         """Delete a topic and create it again: same name, new id, no records."""
         self.delete_topic(topic)
         self.create_topic(topic, partitions, replication=replication)
-
-    def move_leader(self, topic: str, partition: int, broker_id: int | None) -> None:
-        """Give a partition another leader, or none."""
-        found = self.partition(TopicPartition(TopicName(topic), partition))
-        found.leader, found.epoch = broker_id, found.epoch + 1
 
     def append(self, topic: str, partition: int, records: int = 1) -> None:
         """Write records, stamped with the clock of this moment."""

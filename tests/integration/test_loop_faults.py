@@ -45,13 +45,8 @@ def _three_brokers() -> Iterator[LocalKafka]:
 @pytest.fixture
 def breakable(_three_brokers: LocalKafka) -> Iterator[LocalKafka]:
     """Three brokers to kill and freeze; mended after each test."""
-    cluster = _three_brokers
-    yield cluster
-    cluster.resume([broker for broker in cluster.broker_ids if cluster.is_paused(broker)])
-    dead = [broker for broker in cluster.broker_ids if not cluster.is_alive(broker)]
-    if dead:
-        cluster.restart(dead)
-    cluster.wait_registered(cluster.broker_ids)
+    yield _three_brokers
+    _three_brokers.heal()
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Checkpoints on disk, sound and broken, as `kafka-discovery checkpoint` judges them."""
 
 import json
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from discovery.cli import app
@@ -23,17 +21,6 @@ from tests.fakes.feed import partition_view, tp, view_of
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 NATIVE = '{"t":{"0":15,"1":5}}'
 OURS = '{"t": {"0": 15, "1": 5}}'
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    """The command line sets up the logs of its process, which here is that of all tests."""
-    yield
-    structlog.reset_defaults()
-    for name in ("discovery", "kafka_discovery", "spark_jobs"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [], True
-        logger.setLevel(logging.NOTSET)
 
 
 def checkpoint(

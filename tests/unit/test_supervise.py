@@ -317,6 +317,9 @@ def test_given_options_the_user_has_set_when_ours_are_chosen_then_their_whole_fa
     ("words", "version"),
     [
         (("--packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"), (3, 9)),
+        (("--packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.9.0"), (3, 9)),
+        (("--packages", "org.apache.spark:spark-sql-kafka-0-10_2.12:3.1.2"), (2, 6)),
+        (("--packages", "org.apache.spark:spark-sql-kafka-0-10_2.11:2.4.8"), (2, 0)),
         (("--jars", "/x/spark-sql-kafka-0-10_2.12-3.3.1.jar,/x/kafka-clients-2.6.2.jar"), (2, 6)),
         (("job.py",), UNKNOWN),
     ],
@@ -330,7 +333,8 @@ def test_given_a_command_when_the_clients_version_is_looked_for_then_jars_win(
 def test_given_versions_as_they_are_written_when_parsed_then_two_numbers_remain() -> None:
     assert parse_version("3.9.1") == (3, 9)
     assert parse_version("") == UNKNOWN
-    assert clients_of_spark((2, 4)) == UNKNOWN
+    assert clients_of_spark((2, 4)) == (2, 0)
+    assert clients_of_spark((2, 3)) == UNKNOWN
 
 
 def vetted(*living: str, endpoint: str = "127.0.0.1:19092") -> Vetted:

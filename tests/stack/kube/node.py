@@ -26,7 +26,7 @@ def missing() -> str | None:
     if lacking := [name for name in _NEEDED if find(name) is None]:
         return f"no {', '.join(lacking)} here: apt-get install --no-install-recommends {_PACKAGES}"
     if not (_TOOLS / "usr/bin/kube-node").exists():
-        return "kube-node is not built: make test-kubernetes (a quarter of an hour of one core)"
+        return "kube-node is not built: make test-kubernetes (10 minutes)"
     return None
 
 
