@@ -98,11 +98,12 @@ generate: setup ## Write the rules, dashboards and manifests of deploy/ again fr
 	$(BIN)/python -m deploy.generate
 
 .PHONY: test
-test: check tools ## Everything above, then real brokers and real Spark, three suites side by side (25 minutes)
+test: check tools ## The check, then real brokers and real Spark, three suites side by side (25 minutes)
 	@$(MAKE) --no-print-directory --jobs 3 --keep-going test-kafka test-jobs test-spark
 
-# What starts clusters and Spark processes of its own, and shares nothing with the other tests.
-JOBS := tests/integration/test_demo.py tests/spark/test_soak.py tests/spark/test_dau.py tests/spark/test_chaos_joint.py
+# So many that the three take equally long, and none that needs the six brokers and the driver that most of tests/spark share.
+JOBS := tests/integration/test_demo.py \
+  $(patsubst %,tests/spark/test_%.py,soak dau chaos_joint sidecar sink sink_jobs sink_refusals source_faults)
 
 # A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
 # and do not pay; an archive of Spark's classes saves three seconds a driver, and Java goes without one that does not fit.
@@ -126,7 +127,7 @@ test-kafka: setup tools build/spark.jsa ## Real brokers: the adapters, the servi
 	$(call into-a-file,$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy $(JOBS:%=--ignore=%))
 
 .PHONY: test-jobs
-test-jobs: setup build/spark.jsa ## Whole jobs: the demo, daily active users, long faults; the status page
+test-jobs: setup build/spark.jsa ## Whole jobs, the sink, the status page
 	$(call into-a-file,$(BIN)/python -m pytest tests/page; code=$$?; \
 	  $(BIN)/python -m pytest --durations 10 $(JOBS) && exit $$code) # the page apart: Playwright leaves an event loop running
 
