@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
+
 from discovery.config.client_options import map_client_options
 from discovery.config.material import open_stores
 from discovery.core.model import parse_bootstrap_servers
@@ -20,6 +22,12 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 _TOOL_SECONDS = 240.0
 READY_SECONDS = 30.0
+
+
+def brokers_at(address: str) -> set[int]:
+    """Ask an address for the ids of its cluster's brokers."""
+    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "allow.auto.create.topics": False})
+    return set(client.list_topics("/", timeout=20).brokers)
 
 
 @contextlib.contextmanager

@@ -1,41 +1,27 @@
 """Both engines of the data plane read the same real topics; every byte and every flag must be equal."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicCollection
+from confluent_kafka import Producer, TopicCollection
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import DataLossError
-from discovery.core.model import TopicId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.model import parse_bootstrap_servers
 from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.cache import close_all
 from discovery.fetch.schema import schema
 from discovery.localkafka.cluster import LocalKafka
 from tests.support import eventually
+from tests.support_fetch import closed_consumers, end_of, range_of
 
-pytestmark = pytest.mark.kafka
+__all__ = ["closed_consumers"]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]
 Read = Callable[..., pa.Table]
 COMMITTED, UNCOMMITTED = ({"isolation.level": f"read_{level}"} for level in ("committed", "uncommitted"))
-
-
-@pytest.fixture(autouse=True)
-def _closed_consumers() -> Iterator[None]:
-    yield
-    close_all()
-
-
-def range_of(topic: str, partition: int, start: int, end: int, topic_id: str | None = None) -> FetchRange:
-    return FetchRange(
-        topic_partition=TopicPartition(TopicName(topic), partition),
-        start_offset=start,
-        end_offset=end,
-        topic_id=None if topic_id is None else TopicId(topic_id),
-    )
 
 
 def read_with(cluster: LocalKafka, engine: str, ranges: Sequence[FetchRange], settings: FetchSettings) -> pa.Table:
@@ -59,14 +45,6 @@ def read_both(cluster: LocalKafka, ranges: Sequence[FetchRange], **settings: obj
         fast = read_with(cluster, "native", ranges, chosen)
         assert fast.equals(plain), f"{fast.to_pylist()[:3]} is not {plain.to_pylist()[:3]}"
     return plain
-
-
-def end_of(cluster: LocalKafka, topic: str, partition: int = 0) -> int:
-    client = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "probe", "log_level": 0})
-    try:
-        return int(client.get_watermark_offsets(ConfluentPartition(topic, partition), timeout=10)[1])
-    finally:
-        client.close()
 
 
 def writer(cluster: LocalKafka, **options: str) -> Producer:

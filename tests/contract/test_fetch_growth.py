@@ -2,7 +2,6 @@
 
 import multiprocessing
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -16,14 +15,11 @@ from discovery.fetch.cache import close_all
 from discovery.localkafka.cluster import LocalKafka
 from tests.fakes.mock_cluster import MockCluster
 from tests.support import eventually
+from tests.support_fetch import closed_consumers
 
+__all__ = ["closed_consumers"]
+pytestmark = pytest.mark.usefixtures("closed_consumers")
 ROUNDS, PARTITIONS, ROWS = 200, 6, 5
-
-
-@pytest.fixture(autouse=True)
-def _closed_consumers() -> Iterator[None]:
-    yield
-    close_all()
 
 
 def held() -> tuple[int, int]:

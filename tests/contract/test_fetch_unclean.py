@@ -4,11 +4,12 @@ import pytest
 
 from discovery.core.errors import DataLossError
 from discovery.fetch import FetchSettings
-from tests.contract.test_fetch_engines import _closed_consumers, range_of, read_both, read_with, write, writer
+from tests.contract.test_fetch_engines import read_both, read_with, write, writer
 from tests.kafka_fixtures import KafkaFactory
+from tests.support_fetch import closed_consumers, range_of
 
-pytestmark = pytest.mark.kafka
-__all__ = ["_closed_consumers"]
+__all__ = ["closed_consumers"]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]
 
 
 def test_given_an_unclean_election_when_either_reads_what_was_lost_then_both_say_the_same(

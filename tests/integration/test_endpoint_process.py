@@ -10,21 +10,16 @@ from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.ports import free_port
 from tests.support import eventually
+from tests.support_endpoint import brokers_at
 from tests.support_service import serving
 
 pytestmark = pytest.mark.kafka
 _MAIN = "from discovery.cli import main; main()"
 WAIT_SECONDS = 30.0
-
-
-def brokers_at(address: str) -> set[int]:
-    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "allow.auto.create.topics": False})
-    return set(client.list_topics("/", timeout=20).brokers)
 
 
 def test_given_the_service_with_an_endpoint_when_a_client_uses_it_then_metrics_tell_and_the_end_is_clean(

@@ -10,12 +10,13 @@ found is a shortest one.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicName, TopicPartition
 from spark_jobs.source import cut
 from spark_jobs.source.cut import CutRecord, Pending, Plan, PlannedRange, Settlement
+from tests.property.exploring import put, trail
 
 TP = TopicPartition(TopicName("t"), 0)
 Span = tuple[int, int]
@@ -142,19 +143,11 @@ def explore(world: World, *, limit: int = 20_000_000) -> Explored:
                         _check_repeats(after)
                         found.append(after)
             except _BrokenError as error:
-                return Explored(len(came_from), Violation(str(error), _trail(came_from, state)))
+                return Explored(len(came_from), Violation(str(error), trail(came_from, state)))
             if len(came_from) > limit:
                 raise AssertionError(f"more than {limit} states")
         layer = found
     return Explored(len(came_from), None)
-
-
-def _trail(came_from: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
-    names: list[str] = []
-    while (step := came_from[state]) is not None:
-        state, name = step
-        names.append(name)
-    return tuple(reversed(names))
 
 
 def _steps(world: World, state: State) -> Steps:
@@ -277,7 +270,7 @@ def _batch(world: World, state: State) -> Steps:
                 told=running.settled,
                 ended=False,
             )
-            begun = _put(running.begun, scan, running.begun[scan] + 1)
+            begun = put(running.begun, scan, running.begun[scan] + 1)
             yield (
                 f"attempt of scan {scan}",
                 _with_attempts(state, None, attempt)._replace(running=running._replace(begun=begun)),
@@ -385,7 +378,7 @@ def _delivered(state: State, attempt: Attempt) -> State:
         return state
     if running.delivered[attempt.scan] is not None:
         return state
-    delivered = _put(running.delivered, attempt.scan, (attempt.start, attempt.position))
+    delivered = put(running.delivered, attempt.scan, (attempt.start, attempt.position))
     return state._replace(running=running._replace(delivered=delivered))
 
 
@@ -431,7 +424,3 @@ def _with_attempts(state: State, old: Attempt | None, new: Attempt | None) -> St
         attempts.append(new)
     attempts.sort(key=lambda a: (a.run, a.plan, a.scan, a.position, a.told is None, a.told or 0, a.ended))
     return state._replace(attempts=tuple(attempts))
-
-
-def _put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:index], value, *values[index + 1 :])

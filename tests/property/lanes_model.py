@@ -12,9 +12,10 @@ found is a shortest one.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_jobs.sink.marker import CLOSED
+from tests.property.exploring import put, trail
 from tests.property.lanes_judge import Asked, Control, Judge, Marker, Row, Verdict, advanced, real_judge
 
 
@@ -167,19 +168,11 @@ def explore(world: World, *, limit: int = 2_000_000) -> Explored:
                         came_from[after] = (state, name)
                         found.append(after)
             except _BrokenError as error:
-                return Explored(len(came_from), Violation(str(error), _trail(came_from, state)), verdicts, finished)
+                return Explored(len(came_from), Violation(str(error), trail(came_from, state)), verdicts, finished)
             if len(came_from) > limit:
                 raise AssertionError(f"more than {limit} states")
         layer = found
     return Explored(len(came_from), None, verdicts, finished)
-
-
-def _trail(came_from: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
-    names: list[str] = []
-    while (step := came_from[state]) is not None:
-        state, name = step
-        names.append(name)
-    return tuple(reversed(names))
 
 
 def _steps(world: World, state: State, verdicts: Counter[str]) -> Steps:
@@ -293,7 +286,7 @@ def _batch(world: World, state: State) -> Steps:
                 attempt = attempt._replace(step="look")
             if state.cached and state.cached[task]:
                 attempt = attempt._replace(step="read", current=True)
-            started = state._replace(running=running._replace(begun=_put(running.begun, task, begun + 1)))
+            started = state._replace(running=running._replace(begun=put(running.begun, task, begun + 1)))
             yield f"attempt {begun} of batch {batch} lane {task}", _with_attempts(started, (*others, attempt))
 
 
@@ -421,8 +414,8 @@ def _succeeded(world: World, state: State, attempt: Attempt) -> State:
         return after
     if not world.new_producer and attempt.step == "end":
         cached = after.cached or (False,) * len(after.lanes)
-        after = after._replace(cached=_put(cached, attempt.lane, True))
-    return after._replace(running=running._replace(done=_put(running.done, attempt.lane, True)))
+        after = after._replace(cached=put(cached, attempt.lane, True))
+    return after._replace(running=running._replace(done=put(running.done, attempt.lane, True)))
 
 
 def _refused(state: State, attempt: Attempt) -> State:
@@ -464,7 +457,7 @@ def _initialised(state: State, number: int) -> State:
         for a in state.attempts
         if a.lane != number or a.step not in {"write", "offsets", "end"}
     )
-    cached = _put(state.cached, number, False) if state.cached else ()
+    cached = put(state.cached, number, False) if state.cached else ()
     return _with_attempts(_with_lane(state, number, fenced)._replace(ledger=ledger, cached=cached), others)
 
 
@@ -553,7 +546,7 @@ def _given(world: World, attempt: Attempt) -> tuple[Row, ...]:
 
 
 def _with_lane(state: State, number: int, lane: Lane) -> State:
-    return state._replace(lanes=_put(state.lanes, number, lane))
+    return state._replace(lanes=put(state.lanes, number, lane))
 
 
 def _moved(state: State, old: Attempt, new: Attempt) -> State:
@@ -570,7 +563,3 @@ def _gone(state: State, attempt: Attempt) -> State:
 
 def _with_attempts(state: State, attempts: tuple[Attempt, ...]) -> State:
     return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:9], repr(a.seen)))))
-
-
-def _put(values: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:index], value, *values[index + 1 :])

@@ -4,21 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from discovery.core.model import BrokerAddress
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
 from tests.support import eventually, numbered, produce
-from tests.support_endpoint import CONSUMER, PRODUCER, endpoint_to, kafka_tool
+from tests.support_endpoint import CONSUMER, PRODUCER, brokers_at, endpoint_to, kafka_tool
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-def listed_by(address: str) -> set[int]:
-    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "allow.auto.create.topics": False})
-    return set(client.list_topics("/", timeout=20).brokers)
 
 
 def consumed(address: str, topic: str, count: int) -> list[str]:
@@ -38,7 +32,7 @@ def test_given_every_listed_broker_is_replaced_when_clients_run_and_restart_then
     listed = ",".join(breakable.address(broker) for broker in old)
     with endpoint_to(listed, state_dir=tmp_path / "state") as running:
         address = running.endpoint.address
-        assert listed_by(address) == {1, 2, 3, 4, 5, 6}
+        assert brokers_at(address) == {1, 2, 3, 4, 5, 6}
         done = kafka_tool(PRODUCER, ["--bootstrap-server", address, "--topic", topic_name], stdin="a\nb\nc\n")
         assert done.returncode == 0, done.stderr
         options = {"kafka.bootstrap.servers": address, "subscribe": topic_name, "startingOffsets": "earliest"}
@@ -61,7 +55,7 @@ def test_given_every_listed_broker_is_replaced_when_clients_run_and_restart_then
     # Even the endpoint may restart on a list of which nobody is left.
     with endpoint_to(listed, state_dir=tmp_path / "state") as running:
         # Brokers tell of a dead one until its session has ended.
-        eventually(lambda: listed_by(running.endpoint.address) == set(new), 60, "living brokers alone")
+        eventually(lambda: brokers_at(running.endpoint.address) == set(new), 60, "living brokers alone")
 
 
 def leads_to(ready: Sequence[BrokerAddress], cluster: LocalKafka, brokers: Sequence[int]) -> bool:
@@ -73,12 +67,12 @@ def test_given_the_broker_of_a_client_freezes_when_it_stops_answering_then_its_c
 ) -> None:
     with endpoint_to(breakable.bootstrap_servers) as running:
         address = running.endpoint.address
-        assert listed_by(address)
+        assert brokers_at(address)
         frozen = running.endpoint.shown().sticky
         assert frozen is not None
         broker = next(b for b in breakable.broker_ids if breakable.address(b) == str(frozen))
         breakable.pause([broker])
         eventually(lambda: frozen not in running.endpoint.shown().ready, 30, "the frozen broker taken out")
-        assert listed_by(address)
+        assert brokers_at(address)
         assert running.endpoint.shown().sticky != frozen
         breakable.resume([broker])

@@ -4,48 +4,30 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Message, Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Message, Producer
 
 from discovery.core.errors import DataLossError, GatewayError
-from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.cache import close_all
 from discovery.fetch.schema import schema
 from discovery.localkafka.cluster import LocalKafka
 from tests.kafka_fixtures import KafkaFactory
 from tests.support import eventually, numbered, produce
+from tests.support_fetch import closed_consumers, end_of, range_of
 
-pytestmark = pytest.mark.kafka
+__all__ = ["closed_consumers"]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]
 COMMITTED = FetchSettings(client_options={"isolation.level": "read_committed"})
 UNCOMMITTED = FetchSettings(client_options={"isolation.level": "read_uncommitted"})
 TOLERANT = FetchSettings(fail_on_data_loss=False)
 
 
-@pytest.fixture(autouse=True)
-def _closed_consumers() -> Iterator[None]:
-    yield
-    close_all()
-
-
 def brokers_of(cluster: LocalKafka) -> tuple[BrokerAddress, ...]:
     return parse_bootstrap_servers(cluster.bootstrap_servers)
-
-
-def range_of(topic: str, partition: int, start: int, end: int) -> FetchRange:
-    return FetchRange(topic_partition=TopicPartition(TopicName(topic), partition), start_offset=start, end_offset=end)
-
-
-def end_of(cluster: LocalKafka, topic: str, partition: int = 0) -> int:
-    client = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "probe", "log_level": 0})
-    try:
-        return int(client.get_watermark_offsets(ConfluentPartition(topic, partition), timeout=10)[1])
-    finally:
-        client.close()
 
 
 def read(
