@@ -5,7 +5,7 @@ Everything here runs on one thread, the loop's; workers only put answers into th
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -154,7 +154,8 @@ class Cycle:
         self._metadata = _Rhythm(policy.topics_interval_seconds, now)
         self._metadata_asked_at = float("-inf")
         self._ids_asked_at = float("-inf")
-        self._ids_lacking_since: float | None = None
+        self._ids_lacking_since = float("inf")
+        self._ids_complete: Snapshot | None = None
         self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
 
     @property
@@ -296,27 +297,31 @@ class Cycle:
             self._start(
                 "metadata", lambda: self._metadata_answer(gateway, serial), 2 * self._policy.request_timeout_seconds
             )
-        if self._state.snapshot is not None and self._state.snapshot.topics and self._ids_due(now):
-            work = partial(self._topic_ids_answer, gateway, serial, now)
+        if nameless := self._ids_due(now):
+            work = partial(self._topic_ids_answer, gateway, serial, nameless, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
         self._ask_leaders(gateway, serial, wanted, now)
 
-    def _ids_due(self, now: float) -> bool:
-        doubted = any(not doubt.id_told for doubt in self._state.doubts.values())
-        wanted = doubted or self._ids_lacking(now)
-        soon = wanted and now - self._ids_asked_at >= self._policy.topics_interval_seconds
-        return self._topic_ids.take(now) or soon
+    def _ids_due(self, now: float) -> tuple[TopicName, ...]:
+        """Return the topics whose ids are asked for now: all now and then, those in question soon again."""
+        topics = self._state.snapshot.topics if self._state.snapshot is not None else {}
+        if topics and self._topic_ids.take(now):
+            return tuple(topics)
+        if now - self._ids_asked_at < self._policy.topics_interval_seconds:
+            return ()
+        doubted = {name for name, doubt in self._state.doubts.items() if not doubt.id_told and name in topics}
+        return tuple(doubted | self._ids_lacking(now))
 
-    def _ids_lacking(self, now: float) -> bool:
-        """Tell whether a topic's id has just not been told; brokers that never tell one are not pressed."""
-        topics = self._state.snapshot.topics.values() if self._state.snapshot is not None else ()
-        if all(topic.topic_id is not None for topic in topics):
-            self._ids_lacking_since = None
-            return False
-        if self._ids_lacking_since is None:
-            self._ids_lacking_since = now
-        return now - self._ids_lacking_since < self._policy.topic_ids_interval_seconds
+    def _ids_lacking(self, now: float) -> set[TopicName]:
+        """Return the topics whose ids have just not been told; brokers that never tell one are not pressed."""
+        snapshot = self._state.snapshot
+        if snapshot is self._ids_complete:
+            return set()
+        lacking = {name for name, topic in snapshot.topics.items() if topic.topic_id is None} if snapshot else set()
+        self._ids_complete = None if lacking else snapshot
+        self._ids_lacking_since = min(self._ids_lacking_since, now) if lacking else float("inf")
+        return lacking if now - self._ids_lacking_since < self._policy.topic_ids_interval_seconds else set()
 
     def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
         return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)
@@ -368,9 +373,7 @@ class Cycle:
             )
         return replace(self._interest.filtered(told), elapsed_seconds=self._clock.monotonic() - began)
 
-    def _topic_ids_answer(self, gateway: Gateway, serial: int, asked_at: float) -> None:
-        snapshot = self._state.snapshot
-        names = tuple(snapshot.topics) if snapshot else ()
+    def _topic_ids_answer(self, gateway: Gateway, serial: int, names: Collection[TopicName], asked_at: float) -> None:
         try:
             ids = gateway.describe_topic_ids(names, timeout_seconds=self._policy.request_timeout_seconds)
         except GatewayError as error:

@@ -89,6 +89,7 @@ def test_given_a_broker_that_does_not_know_the_topic_yet_when_its_id_is_asked_th
 
     monkeypatch.setattr(FakeGateway, "describe_topic_ids", late)
     run(2)
+    assert all(set(asked) == {TOPIC} for asked in calls)
     assert cycle.state.snapshot is not None
     assert (cycle.state.snapshot.topics[TOPIC].topic_id is not None) == (unanswered == 2)
     run(3)
