@@ -24,6 +24,8 @@ def no(name: str, text: str, why: str) -> Case:
 _DECIDE = "unit/test_decide.py::test_given_"
 _PARTS = "unit/test_core_parts.py::test_given_"
 _PLAN = "unit/test_source_planner.py::test_given_"
+_LOSS = "unit/test_source_losses.py::test_given_"
+_BOUNDED = "unit/test_source_bounded.py::test_given_"
 _SOURCE = "spark/test_source.py::test_given_"
 _TOPICS = "spark/test_faults_topics.py::test_given_"
 _BROKERS = "spark/test_faults_brokers.py::test_given_"
@@ -42,7 +44,7 @@ _NO_BROKER = _STARTS + "no_living_broker_when_started_then_it_fails_in_time_with
 _ALL_DEAD = _BROKERS + "all_brokers_dead_when_they_return_then_the_same_query_goes_on_and_is_exact"
 _PARKED = _BROKERS + "leaders_dead_before_the_start_when_read_then_others_flow_and_the_parked_are_named_and_return"
 _KILLED = _BROKERS + "a_load_when_two_of_six_brokers_are_killed_then_the_query_goes_on_and_is_exact"
-_RETURNS = _PLAN + "a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it_stood"
+_RETURNS = _LOSS + "a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it_stood"
 _HANGS = _CALLS + "calls_that_hang_when_overdue_then_they_are_named_abandoned_counted_and_capped"
 _SINGLE = _CALLS + "a_running_call_when_started_again_then_it_is_single_flight"
 _ONE = "one source reads one cluster; run one query per cluster"
@@ -92,7 +94,7 @@ CASES = (
         "a bounded read ends",
         (
             _SOURCE + "a_rate_limit_when_read_then_no_batch_exceeds_it",
-            _PLAN + "a_bounded_run_when_more_is_written_then_it_ends_exactly_at_its_target",
+            _BOUNDED + "a_bounded_run_when_more_is_written_then_it_ends_exactly_at_its_target",
         ),
     ),
     Case(
@@ -274,7 +276,7 @@ CASES = (
         "empty topic, empty partition, more workers than partitions",
         (
             _PLAN + "a_new_empty_partition_when_planned_then_no_batch_is_made_for_it",
-            _PLAN + "a_bounded_run_when_a_partition_is_empty_and_new_then_it_does_not_wait_for_it",
+            _BOUNDED + "a_bounded_run_when_a_partition_is_empty_and_new_then_it_does_not_wait_for_it",
             "spark/test_batch.py::test_given_bounds_when_read_at_once_then_both_sources_give_the_same_rows",
         ),
     ),
@@ -335,7 +337,7 @@ CASES = (
         (
             _RECREATED,
             "spark/test_faults_topics.py::test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides",
-            "unit/test_source_planner.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
+            "unit/test_source_losses.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
         ),
     ),
     Case(
@@ -488,7 +490,7 @@ LOSSES = (
     Case(
         "partition missing for a moment",
         "parked, never lost",
-        (_PARKED, _PLAN + "unknown_offsets_or_ids_when_judged_then_nothing_is_lost"),
+        (_PARKED, _LOSS + "unknown_offsets_or_ids_when_judged_then_nothing_is_lost"),
     ),
     Case(
         "the same with `failOnDataLoss=false`",
@@ -505,7 +507,7 @@ LOSSES = (
     Case(
         "topic recreated, shorter",
         "an error, or read from its first record",
-        (_RECREATED, _PLAN + "losses_are_accepted_when_planned_then_it_goes_on_behind_them"),
+        (_RECREATED, _LOSS + "losses_are_accepted_when_planned_then_it_goes_on_behind_them"),
     ),
     Case(
         "topic recreated, longer",
@@ -523,7 +525,7 @@ LOSSES = (
     Case(
         "AvailableNow, partitions change",
         "there an error; here it ends at its target",
-        (_PLAN + "a_bounded_run_when_more_is_written_then_it_ends_exactly_at_its_target",),
+        (_BOUNDED + "a_bounded_run_when_more_is_written_then_it_ends_exactly_at_its_target",),
     ),
     Case("`assign`", "never discovers, on both", (_SOURCE + "assign_when_read_then_only_those_partitions_come",)),
     Case(

@@ -161,8 +161,8 @@ ROWS = (
         "true",
         "Fail when records were deleted before they were read, or a topic was recreated.",
         (
-            "unit/test_source_planner.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
-            "unit/test_source_planner.py::test_given_losses_are_accepted_when_planned_then_it_goes_on_behind_them",
+            "unit/test_source_losses.py::test_given_lost_records_when_a_fresh_answer_confirms_then_the_query_fails_with_the_remedy",
+            "unit/test_source_losses.py::test_given_losses_are_accepted_when_planned_then_it_goes_on_behind_them",
             "spark/test_data_loss.py::test_given_records_that_aged_out_when_loss_must_fail_then_both_sources_fail",
             "spark/test_data_loss.py::test_given_records_that_aged_out_when_loss_is_accepted_then_both_sources_read_the_rest",
         ),
@@ -175,7 +175,7 @@ ROWS = (
         "its beginning. With a `sourceId` also where that happened while the query was down. Before a sink in several "
         "lanes `restart` wants `onMismatch=keep-committed`.",
         (
-            "unit/test_source_planner.py::test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restarts",
+            "unit/test_source_losses.py::test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restarts",
             "spark/test_faults_topics.py::test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides",
         ),
         "new",
