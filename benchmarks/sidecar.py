@@ -6,7 +6,6 @@ memory and CPU include it.
 
 import asyncio
 import json
-import os
 import random
 import signal
 import statistics
@@ -19,8 +18,10 @@ from typing import Any
 
 import httpx
 
+from benchmarks.family import cpu_seconds
 from benchmarks.harness import environment
 from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.processes import resident_bytes
 from discovery.localkafka.properties import ClusterSettings
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serving
@@ -41,7 +42,6 @@ READERS = {
     "a_follower": "",
 }
 """What they ask for; the last one asks for all topics and both ends, as `kafka-discovery watch` does."""
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 def service(folder: Path, topics: int, rhythm: str) -> ServiceProcess:
@@ -49,12 +49,7 @@ def service(folder: Path, topics: int, rhythm: str) -> ServiceProcess:
 
 
 def resident_mb(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    return (resident_bytes(pid) or 0) / 1e6
 
 
 def settled(one: ServiceProcess, partitions: int) -> int:

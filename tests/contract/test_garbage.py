@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.localkafka.processes import resident_bytes
 from discovery.loop.interest import Interest
 from tests.fakes.mock_cluster import MockCluster
 from tests.faults import Babble, babbler
@@ -93,4 +93,6 @@ def eventually_told(feed: EmbeddedFeed, addresses: list[BrokerAddress]) -> set[s
 
 
 def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    found = resident_bytes(os.getpid())
+    assert found is not None
+    return found

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from discovery.localkafka.processes import resident_bytes
 from discovery.service import openapi
 from tests.support_service import ServiceProcess
 
@@ -45,9 +45,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
         while one.get("/v1/status").status_code == 503:
             pass
         yield one
-        resident = int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident = resident_bytes(one.pid)
         assert one.stop()[0] == 0
     assert "BUG in" not in (folder / "log").read_text()
+    assert resident is not None
     assert resident < 150_000_000
 
 

@@ -1,14 +1,13 @@
 """Clients that mean harm: many at once, byte by byte, without end. Others go on being served."""
 
 import contextlib
-import os
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from discovery.localkafka.processes import resident_bytes
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serving
 
@@ -27,7 +26,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     )
     with serving(DEAD, folder, "--config", str(config)) as one:
         yield one
-        resident = int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident = resident_bytes(one.pid)
+        assert resident is not None
         assert resident < 150_000_000
 
 

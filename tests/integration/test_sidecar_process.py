@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import ssl
@@ -15,6 +14,7 @@ import httpx
 import pytest
 import trustme
 
+from discovery.localkafka.processes import resident_bytes
 from tests.ports import service_ports
 from tests.support import eventually
 from tests.support_service import ServiceProcess, serve_arguments, serving
@@ -198,7 +198,8 @@ def test_given_a_flood_of_connections_when_served_then_memory_is_bounded_and_pro
         for _ in range(500):
             stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
         assert dead_service.probe("/livez").status_code == 200
-    resident = int(Path(f"/proc/{dead_service.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    resident = resident_bytes(dead_service.pid)
+    assert resident is not None
     assert resident < 150_000_000
 
 
