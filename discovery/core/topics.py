@@ -34,8 +34,7 @@ def merge_topics(
 ) -> Merged:
     """Merge one answer.
 
-    A partition count never shrinks without a new topic id, or the first one: what was held before it may have been
-    another topic. A topic is retired to a tombstone after
+    A partition count never shrinks without a new topic id. A topic is retired to a tombstone after
     three answers and `grace_seconds` without it, and comes back from there with what it had.
 
     Args:
@@ -94,8 +93,7 @@ def _merge_one(
     if before is not None and before.partitions == told.partitions and new_id in {None, before.topic_id}:
         return before, False  # the very same object: what is made from it need not be made again
     told = replace(told, topic_id=new_id)
-    first_told = before is not None and before.topic_id is None and new_id is not None
-    if before is None or recreated(before, told) or first_told:
+    if before is None or recreated(before, told):
         return told, False
     partitions = _with_kept(before.partitions, told.partitions)
     kept = len(partitions) > len(told.partitions)

@@ -84,8 +84,9 @@ class Keeper:
                 self.children[name].wait(_REAP_SECONDS)
         if number == signal.SIGSTOP:
             # On a full machine other threads of a JVM go on until the one that was signalled has its turn.
+            deadline = time.monotonic() + _STOP_SECONDS
             for name in living:
-                _await_stop(self.children[name].pid)
+                _await_stop(self.children[name].pid, deadline)
             self.paused.update(living)
         if number == signal.SIGCONT:
             self.paused.difference_update(living)
@@ -174,11 +175,12 @@ def _serve_one(keeper: Keeper, listener: socket.socket) -> None:
         client.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _await_stop(pid: int) -> None:
+def _await_stop(pid: int, deadline: float) -> None:
     """Return when a child stands still or has ended; which of both stays to be asked."""
-    deadline = time.monotonic() + _STOP_SECONDS
-    if hasattr(os, "waitid"):
-        which = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+    if not hasattr(os, "waitid"):
+        return
+    which = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+    with contextlib.suppress(ChildProcessError):  # it ended, and sending the signal noticed
         while os.waitid(os.P_PID, pid, which) is None and time.monotonic() < deadline:
             time.sleep(0.002)
 

@@ -154,8 +154,9 @@ class Cycle:
         self._metadata = _Rhythm(policy.topics_interval_seconds, now)
         self._metadata_asked_at = float("-inf")
         self._ids_asked_at = float("-inf")
-        self._ids_lacking_since = float("inf")
-        self._ids_complete: Snapshot | None = None
+        self._pressed_until: dict[TopicName, float] = {}
+        """Until when an id that an answer left out is asked for again soon."""
+        self._lacking: tuple[object, object, frozenset[TopicName]] = (None, None, frozenset())
         self._topic_ids = _Rhythm(policy.topic_ids_interval_seconds, now + spread)
 
     @property
@@ -190,6 +191,7 @@ class Cycle:
         answers, barriers = self._drain(first)
         decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall())
         self._state = decision.state
+        self._take_ids(answers, now)
         events = self._take_offsets(answers, decision, now)
         self._perform(decision.instructions)
         if self._unsaved is not None and now >= self._save_again_at:
@@ -281,6 +283,7 @@ class Cycle:
     def _rebuild(self, bootstrap: tuple[BrokerAddress, ...], reason: str) -> None:
         old, self.gateway = self.gateway, self._factory(bootstrap)
         self._gateway_serial += 1
+        self._pressed_until = {}
         _log.info("client_built", reason=reason, bootstrap=[str(a) for a in bootstrap])
         if old is not None:
             threading.Thread(target=old.close, name="kafka-discovery close", daemon=True).start()
@@ -301,6 +304,8 @@ class Cycle:
             work = partial(self._topic_ids_answer, gateway, serial, nameless, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
+            else:
+                self._topic_ids.next_at = min(self._topic_ids.next_at, now + self._policy.topics_interval_seconds)
         self._ask_leaders(gateway, serial, wanted, now)
 
     def _ids_due(self, now: float) -> tuple[TopicName, ...]:
@@ -311,17 +316,22 @@ class Cycle:
         if now - self._ids_asked_at < self._policy.topics_interval_seconds:
             return ()
         doubted = {name for name, doubt in self._state.doubts.items() if not doubt.id_told and name in topics}
-        return tuple(doubted | self._ids_lacking(now))
+        pressed = {name for name in self._nameless() if now < self._pressed_until.get(name, float("inf"))}
+        return tuple(doubted | pressed)
 
-    def _ids_lacking(self, now: float) -> set[TopicName]:
-        """Return the topics whose ids have just not been told; brokers that never tell one are not pressed."""
-        snapshot = self._state.snapshot
-        if snapshot is self._ids_complete:
-            return set()
-        lacking = {name for name, topic in snapshot.topics.items() if topic.topic_id is None} if snapshot else set()
-        self._ids_complete = None if lacking else snapshot
-        self._ids_lacking_since = min(self._ids_lacking_since, now) if lacking else float("inf")
-        return lacking if now - self._ids_lacking_since < self._policy.topic_ids_interval_seconds else set()
+    def _nameless(self) -> frozenset[TopicName]:
+        """Return the topics whose id nobody has told; computed once per change of either."""
+        topics, told = self._state.snapshot.topics if self._state.snapshot else {}, self._state.topic_ids
+        if self._lacking[0] is not topics or self._lacking[1] is not told:
+            lacking = frozenset(n for n, topic in topics.items() if topic.topic_id is None and n not in told)
+            self._lacking = (topics, told, lacking)
+        return self._lacking[2]
+
+    def _take_ids(self, answers: list[Answer], now: float) -> None:
+        """Note which topics an answer left out: a lagging broker is asked again soon, one that never tells is not."""
+        if any(isinstance(answer, TopicIdsAnswer) for answer in answers):
+            until = now + self._policy.topic_ids_interval_seconds
+            self._pressed_until = {name: self._pressed_until.get(name, until) for name in self._nameless()}
 
     def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
         return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)
@@ -380,7 +390,7 @@ class Cycle:
             if error.kind is FailureKind.BUG:
                 raise
             _log.debug("topic_ids_unknown", error=error.detail)  # unknown is never a blocker
-            return
+            ids = {}
         self.inbox.put((serial, TopicIdsAnswer(topic_ids=ids, asked_at=asked_at)))
 
     def _ask_leaders(self, gateway: Gateway, serial: int, wanted: Wanted | None, now: float) -> None:

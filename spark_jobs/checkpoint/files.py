@@ -155,7 +155,7 @@ def parse_batch(text: str, number: int) -> Batch:
         raise ValueError("it is cut after its first line")
     try:
         meta: dict[str, Any] = json.loads(lines[0])
-        planned_ms = int(meta["batchTimestampMs"])
+        planned_ms, _ = int(meta["batchTimestampMs"]), int(meta["batchWatermarkMs"])
     except (ValueError, KeyError, TypeError):
         raise ValueError("its second line is cut or is not Spark's") from None
     named = [_named(line, i, version) for i, line in enumerate(lines[1:]) if line.strip()]

@@ -7,13 +7,14 @@ does without one that does not fit the Java or the jars in use.
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 # Java would name each class that it leaves out.
 _OPTIONS = "-XX:ArchiveClassesAtExit={} -Xlog:disable -Xlog:all=error:stderr"
-_END_SECONDS = 60
+_QUERY_SECONDS, _END_SECONDS = 120, 60
 
 
 def main(archive: Path) -> None:
@@ -46,7 +47,8 @@ def _query(spark: SparkSession, folder: str) -> None:
     counted = spark.readStream.format("rate").load().groupBy("value").count()
     writer = counted.writeStream.outputMode("update").option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.foreachBatch(keep).start()
-    while query.isActive and not query.recentProgress:
+    deadline = time.monotonic() + _QUERY_SECONDS
+    while query.isActive and not query.recentProgress and time.monotonic() < deadline:
         query.awaitTermination(1)
     query.stop()
 

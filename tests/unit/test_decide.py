@@ -121,15 +121,6 @@ def test_given_fewer_partitions_when_the_topic_id_is_new_then_the_topic_was_recr
     assert kinds(decision.instructions) == [EventKind.TOPIC_RECREATED]
 
 
-def test_given_a_topic_without_id_made_anew_smaller_when_its_first_id_is_told_then_the_rest_is_let_go() -> None:
-    state = settled(3, topic(partitions=4))
-    state = run(state, answer(1, 2, 3, topics=(topic(partitions=2),))).state
-    assert len(snapshot_of(state).topics[TopicName("t")].partitions) == 4
-    state = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("a")})).state
-    state = run(state, answer(1, 2, 3, topics=(topic(partitions=2),))).state
-    assert snapshot_of(state).topics[TopicName("t")] == topic(partitions=2, topic_id="a")
-
-
 def test_given_a_topic_that_vanishes_when_confirmed_then_it_becomes_a_tombstone_and_returns_with_what_it_had() -> None:
     state = settled(3, topic(topic_id="a"))
     gone = answer(1, 2, 3, unknown=("t",))

@@ -1,5 +1,6 @@
 """What the process that owns a local cluster does with its children."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -50,8 +51,19 @@ def test_given_a_busy_child_when_it_is_stopped_then_every_thread_stands_still_an
         assert not keeper.paused
 
 
-def test_given_a_child_that_ends_when_it_is_stopped_then_its_end_is_known(keeper: Keeper) -> None:
-    keeper.signal(["busy"], signal.SIGSTOP)
-    keeper.signal(["busy"], signal.SIGSTOP)
-    keeper.signal(["busy"], signal.SIGKILL)
-    assert keeper.signal(["busy"], signal.SIGSTOP)["processes"]["busy"]["exit_code"] == -signal.SIGKILL
+def test_given_a_child_that_ends_as_it_is_stopped_when_told_then_its_end_is_known_and_the_others_are_paused(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.spawn("doomed", ["sleep", "60"], str(tmp_path / "log"))
+    doomed = keeper.children["doomed"]
+
+    def end(_: int) -> None:
+        doomed.kill()
+        doomed.wait()
+
+    monkeypatch.setattr(doomed, "send_signal", end)
+    monkeypatch.setattr(doomed, "kill", lambda: os.kill(doomed.pid, signal.SIGKILL))
+    told = keeper.signal(["doomed", "busy"], signal.SIGSTOP)["processes"]
+    assert told["doomed"]["exit_code"] == -signal.SIGKILL
+    assert "busy" in keeper.paused
+    assert states(keeper.children["busy"].pid) == {"T"}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
+from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
@@ -30,12 +31,14 @@ class Disk:
         return not self.full
 
 
-def running(network: FakeNetwork, cluster: FakeCluster, disk: Disk) -> tuple[Cycle, Callable[[float], None]]:
+def running(
+    network: FakeNetwork, cluster: FakeCluster, disk: Disk, *topics: TopicName
+) -> tuple[Cycle, Callable[[float], None]]:
     """A cycle over a cluster, and what lets it run for so many seconds."""
     cycle = Cycle(
         state=initial_state(cluster.addresses.values()),
         policy=Policy(),
-        interest=Interest(topics=(TOPIC,)),
+        interest=Interest(topics=topics or (TOPIC,)),
         factory=FakeGatewayFactory(network),
         vetter=FakeVetter(network),
         calls=InlineCalls(),
@@ -71,29 +74,73 @@ def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_i
     assert disk.tried == tried
 
 
-@pytest.mark.parametrize(("unanswered", "within_five_seconds"), [(2, range(3, 5)), (1000, range(10, 20))])
-def test_given_a_broker_that_does_not_know_the_topic_yet_when_its_id_is_asked_then_soon_again_but_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch, unanswered: int, within_five_seconds: range
+class Ids:
+    """How the ids of topics are told: `hidden` are not, `failures` calls fail first, after a while."""
+
+    def __init__(self, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[set[TopicName]] = []
+        self.hidden: dict[TopicName, int] = {}
+        """In how many answers a topic is left out."""
+        self.failures = 0
+        real = FakeGateway.describe_topic_ids
+
+        def described(
+            gateway: FakeGateway, topics: Collection[TopicName], *, timeout_seconds: float
+        ) -> Mapping[TopicName, TopicId]:
+            self.calls.append(set(topics))
+            if len(self.calls) <= self.failures:
+                network.clock.advance(5.2)
+                raise GatewayError(FailureKind.TRANSIENT, "nobody answered")
+            told = real(gateway, topics, timeout_seconds=timeout_seconds)
+            hidden = {name for name in topics if self.hidden.get(name, 0) > 0}
+            self.hidden |= {name: self.hidden[name] - 1 for name in hidden}
+            return {name: topic_id for name, topic_id in told.items() if name not in hidden}
+
+        monkeypatch.setattr(FakeGateway, "describe_topic_ids", described)
+
+
+def test_given_a_broker_that_does_not_know_a_topic_yet_when_its_id_is_asked_then_soon_again_for_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, other = FakeNetwork(), TopicName("u")
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    for name in (TOPIC, other):
+        cluster.create_topic(name, 2)
+    ids.hidden = {TOPIC: 2}
+    cycle, run = running(network, cluster, Disk(), TOPIC, other)
+    run(2)
+    assert ids.calls == [{TOPIC, other}, {TOPIC}, {TOPIC}]
+    assert cycle.state.snapshot is not None
+    assert all(topic.topic_id is not None for topic in cycle.state.snapshot.topics.values())
+
+
+def test_given_an_id_that_nobody_tells_when_asked_then_not_for_ever_and_another_one_is_not_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, other = FakeNetwork(), TopicName("u")
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    cluster.create_topic(TOPIC, 2)
+    ids.hidden = {TOPIC: 10_000, other: 2}
+    cycle, run = running(network, cluster, Disk(), TOPIC, other)
+    run(10)
+    assert 10 < len(ids.calls) < 25
+    ids.calls.clear()
+    run(30)
+    assert len(ids.calls) <= 30 / Policy().topic_ids_interval_seconds + 1
+    cluster.create_topic(other, 2)
+    run(3)
+    assert cycle.state.snapshot is not None
+    assert cycle.state.snapshot.topics[other].topic_id is not None
+
+
+def test_given_a_first_question_that_hangs_when_it_failed_then_the_ids_are_asked_soon_again(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = FakeNetwork()
-    cluster = FakeCluster(network)
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
     cluster.create_topic(TOPIC, 2)
+    ids.failures, ids.hidden = 1, {TOPIC: 2}
     cycle, run = running(network, cluster, Disk())
-    real, calls = FakeGateway.describe_topic_ids, list[Collection[TopicName]]()
-
-    def late(
-        gateway: FakeGateway, topics: Collection[TopicName], *, timeout_seconds: float
-    ) -> Mapping[TopicName, TopicId]:
-        calls.append(topics)
-        return {} if len(calls) <= unanswered else real(gateway, topics, timeout_seconds=timeout_seconds)
-
-    monkeypatch.setattr(FakeGateway, "describe_topic_ids", late)
-    run(2)
-    assert all(set(asked) == {TOPIC} for asked in calls)
+    run(8)
     assert cycle.state.snapshot is not None
-    assert (cycle.state.snapshot.topics[TOPIC].topic_id is not None) == (unanswered == 2)
-    run(3)
-    assert len(calls) in within_five_seconds
-    calls.clear()
-    run(30)
-    assert len(calls) <= 30 / Policy().topic_ids_interval_seconds + 2
+    assert cycle.state.snapshot.topics[TOPIC].topic_id is not None
