@@ -98,7 +98,7 @@ generate: setup ## Write the rules, dashboards and manifests of deploy/ again fr
 	$(BIN)/python -m deploy.generate
 
 .PHONY: test
-test: check tools ## The check, then real brokers and real Spark, three suites side by side (25 minutes)
+test: check tools ## The check, then real brokers and real Spark, three suites side by side (20 minutes)
 	@$(MAKE) --no-print-directory --jobs 3 --keep-going test-kafka test-jobs test-spark
 
 # So many that the three take equally long, and none that needs the six brokers and the driver that most of tests/spark share.
