@@ -48,7 +48,7 @@ docs: .venv-docs/.ready ## The documentation as a site in build/site; a broken l
 	@echo "open build/site/index.html"
 
 .PHONY: test-docs
-test-docs: setup ## Every snippet of the documentation, those that take long included, and the site (10 minutes)
+test-docs: setup ## Every snippet of the documentation, those that take long included, and the site (5 minutes)
 	MANUAL_LONG=1 $(BIN)/python -m pytest tests/unit/test_manual.py tests/integration/test_manual.py tests/spark/test_manual.py \
 	  tests/spark/test_security.py -k 'manual or snippet_of_the_how_to'
 	@$(MAKE) --no-print-directory docs
