@@ -107,12 +107,13 @@ JOBS := tests/integration/test_demo.py \
 
 # A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
 # and do not pay; an archive of Spark's classes saves a driver two seconds and three of processor time.
-test-kafka test-jobs test-spark: export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+DRIVER := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test-kafka test-jobs test-spark: export SPARK_SUBMIT_OPTS ?= $(DRIVER) \
   $(shell test -s build/spark.jsa && echo -XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr)
 
 build/spark.jsa: $(VENV)/.ready tests/spark/class_archive.py
 	@mkdir -p build
-	@SPARK_SUBMIT_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' $(BIN)/python -m tests.spark.class_archive $@ > build/class-archive.log 2>&1 \
+	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.spark.class_archive $@ > build/class-archive.log 2>&1 \
 	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
 
 # Suites that run beside others write to a file, which is shown when they are through.

@@ -304,14 +304,13 @@ class Cycle:
             work = partial(self._topic_ids_answer, gateway, serial, nameless, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
-            else:
-                self._topic_ids.next_at = min(self._topic_ids.next_at, now + self._policy.topics_interval_seconds)
+                self._topic_ids.take(now)
         self._ask_leaders(gateway, serial, wanted, now)
 
     def _ids_due(self, now: float) -> tuple[TopicName, ...]:
         """Return the topics whose ids are asked for now: all now and then, those in question soon again."""
         topics = self._state.snapshot.topics if self._state.snapshot is not None else {}
-        if topics and self._topic_ids.take(now):
+        if now >= self._topic_ids.next_at:
             return tuple(topics)
         if now - self._ids_asked_at < self._policy.topics_interval_seconds:
             return ()

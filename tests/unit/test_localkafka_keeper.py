@@ -14,11 +14,11 @@ from tests.support import eventually
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows another process's threads")
 
 THREADS = 16
-BUSY = """
+BUSY = f"""
 import hashlib, threading
 def work():
     while True: hashlib.sha256(bytes(1_000_000))
-for _ in range(15): threading.Thread(target=work).start()
+for _ in range({THREADS - 1}): threading.Thread(target=work).start()
 """
 
 

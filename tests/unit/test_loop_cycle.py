@@ -144,3 +144,21 @@ def test_given_a_first_question_that_hangs_when_it_failed_then_the_ids_are_asked
     run(8)
     assert cycle.state.snapshot is not None
     assert cycle.state.snapshot.topics[TOPIC].topic_id is not None
+
+
+def test_given_a_question_under_way_when_all_ids_are_due_then_they_are_asked_as_soon_as_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = FakeNetwork()
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, Disk())
+    run(2)
+    real, busy = cycle._start, [True]
+    monkeypatch.setattr(cycle, "_start", lambda key, *more: not (busy[0] and key == "topic ids") and real(key, *more))
+    ids.calls.clear()
+    run(Policy().topic_ids_interval_seconds + 1)
+    assert not ids.calls
+    busy[0] = False
+    run(1)
+    assert ids.calls == [{TOPIC}]
