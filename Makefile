@@ -49,7 +49,7 @@ docs: .venv-docs/.ready ## The documentation as a site in build/site; a broken l
 
 .PHONY: test-docs
 test-docs: setup ## Every snippet of the documentation, those that take long included, and the site (5 minutes)
-	MANUAL_LONG=1 $(BIN)/python -m pytest tests/unit/test_manual.py tests/integration/test_manual.py tests/spark/test_manual.py \
+	MANUAL_LONG=1 $(BIN)/python -m pytest tests/unit/docs/test_manual.py tests/integration/test_manual.py tests/spark/test_manual.py \
 	  tests/spark/test_security.py -k 'manual or snippet_of_the_how_to'
 	@$(MAKE) --no-print-directory docs
 
@@ -62,7 +62,7 @@ SYNC := $(if $(filter 3.%,$(MAKE_VERSION)),,--output-sync=target)
 # They explore models of the protocols and never enter the core.
 MODELS := tests/property/test_cut_model.py tests/property/test_lanes_model.py
 # What tests the core, whose every branch is covered: measuring that doubles the time of a test.
-CORE := $(wildcard tests/unit/test_core_*.py) $(patsubst %,tests/unit/test_%.py,clients decide doctor forecast removal)
+CORE := tests/unit/core
 
 .PHONY: check-core check-units check-style check-models
 check-core: setup
@@ -111,9 +111,9 @@ DRIVER := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test-kafka test-jobs test-spark: export SPARK_SUBMIT_OPTS ?= $(DRIVER) \
   $(shell test -s build/spark.jsa && echo -XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr)
 
-build/spark.jsa: $(VENV)/.ready tests/spark/class_archive.py
+build/spark.jsa: $(VENV)/.ready tests/support/spark/class_archive.py
 	@mkdir -p build
-	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.spark.class_archive $@ > build/class-archive.log 2>&1 \
+	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.support.spark.class_archive $@ > build/class-archive.log 2>&1 \
 	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
 
 # Suites that run beside others write to a file, which is shown when they are through.
@@ -223,7 +223,7 @@ chaos-service: setup ## The service under faults of brokers and its own, 200 see
 
 .PHONY: chaos-source
 chaos-source: setup ## Twenty rounds: two of six brokers and a worker, an executor or the driver die; every row once (15 minutes)
-	$(BIN)/python -m tests.spark.cut_rounds
+	$(BIN)/python -m tests.chaos.cut_rounds
 
 .PHONY: bench-stall
 bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
@@ -282,13 +282,13 @@ chaos: setup ## Source, service and sink together under 200 seeds of faults; one
 .PHONY: chaos-sink
 chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)
 	@mkdir -p build && rm -f build/chaos-sink.jsonl
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 102 --brokers --keep build/chaos-sink.jsonl
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark local --keep build/chaos-sink.jsonl
-	$(BIN)/python -m tests.exactly_once.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.chaos.sink.chaos --seeds 102 --brokers --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark local --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 
 .PHONY: kill-job
 kill-job: setup ## Each job that writes to Kafka, its worker and its driver killed around the commit (3 minutes)
-	$(BIN)/python -m pytest tests/exactly_once/kill_job.py
+	$(BIN)/python -m pytest tests/chaos/sink/kill_job.py
 
 .PHONY: bench-sink
 bench-sink: setup ## Throughput, batches and visibility of the exactly-once sink beside Spark's own (20 minutes)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import environment, write_result
-from tests.exactly_once.chaos import Kept, result_of, table
+from tests.chaos.sink.chaos import Kept, result_of, table
 
 KEPT = Path("build/chaos-sink.jsonl")
 

@@ -24,8 +24,8 @@ import httpx
 from benchmarks.harness import environment, say, write_result
 from benchmarks.seeds import BrokenPromiseError, Plan, damage, drawn, must, shrunk
 from benchmarks.soak_service import BROKERS, HEAL_SECONDS, PARTITIONS, TOPICS, World, freeze, is_true
-from tests.fakes.mock_cluster import MockCluster
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.service import ServiceProcess, serve_arguments
 
 SEEDS = 200
 ALL = TOPICS * PARTITIONS

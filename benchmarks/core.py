@@ -26,16 +26,16 @@ from benchmarks.harness import (
     summary,
     write_result,
 )
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.core.policy import Policy
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from spark_jobs.source.options import parse_options
-from spark_jobs.source.reader import KafkaDiscoveryStreamReader
-from tests.faults import black_hole, refused_port
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.reader import KafkaDiscoveryStreamReader
+from tests.support.faults import black_hole, refused_port
 
 ADDITIONS = 24
 PAIRS = 3

@@ -1,4 +1,4 @@
-"""What `make chaos-source` (tests/spark/cut_rounds.py) saw, as a section of the benchmarks' page."""
+"""What `make chaos-source` (tests/chaos/cut_rounds.py) saw, as a section of the benchmarks' page."""
 
 import statistics
 from typing import Any

@@ -23,8 +23,8 @@ from discovery.endpoint.server import Endpoint
 from discovery.feed.base import AddressReport, FeedView
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.faults import black_hole
-from tests.support_endpoint import endpoint_to
+from tests.support.endpoint import endpoint_to
+from tests.support.faults import black_hole
 
 ROUNDS = 300
 CONNECTIONS = 1_000
@@ -77,7 +77,7 @@ def endpoint_process(listed: str) -> Iterator[str]:
     """Run `kafka-discovery endpoint` as a process of its own, for in ours it would wait for our interpreter."""
     with tempfile.TemporaryDirectory(prefix="endpoint-") as folder:
         command = [
-            sys.executable, "-c", "from discovery.cli import main; main()", "endpoint",
+            sys.executable, "-c", "from discovery.cli.app import main; main()", "endpoint",
             "--bootstrap", listed, "--port", "0", "--state-dir", folder, "--json",
         ]  # fmt: skip
         with (Path(folder) / "log").open("wb") as log:

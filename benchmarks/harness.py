@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.processes import wait_or_kill
-from discovery.localkafka.jars import native_connector_jars
+from discovery.localkafka.jars.download import native_connector_jars
 
 OUTPUT = Path("build/bench")
 OURS, NATIVE = "kafka-discovery", "kafka"

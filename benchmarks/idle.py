@@ -42,7 +42,7 @@ from benchmarks.harness import (
 )
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.service import ServiceProcess, serve_arguments
 
 STARTS = 6
 """Pairs in one session; the first is left out."""

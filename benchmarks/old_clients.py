@@ -15,9 +15,9 @@ from benchmarks.foresight.judge import Started
 from benchmarks.foresight.play import TOPIC, Order, start_clients
 from benchmarks.harness import environment, load_noted, say, write_result
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.jars import client_jars, oldest_client_jars
+from discovery.localkafka.jars.download import client_jars, oldest_client_jars
 from discovery.localkafka.properties import ClusterSettings
-from tests.faults import black_hole
+from tests.support.faults import black_hole
 
 ENTRIES, DEAD, STARTS = 12, (4, 8), 40
 BROKERS = 4

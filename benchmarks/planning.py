@@ -42,9 +42,9 @@ from discovery.core.model import (
 from discovery.feed.base import FeedView, PartitionView
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from spark_jobs.source.options import parse_options
-from spark_jobs.source.planner import Planner
-from tests.fakes.feed import ScriptedFeed
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.planning.planner import Planner
+from tests.support.fakes.feed import ScriptedFeed
 
 SIZES = (1_000, 10_000, 50_000)
 REAL_SIZES = (1_000, 10_000)

@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks.harness import environment, fill, kept_result, load, load_noted, say, write_result
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.jars import native_connector_jars
+from discovery.localkafka.jars.download import native_connector_jars
 from discovery.localkafka.properties import ClusterSettings
-from spark_jobs.supervise.classify import classify
-from tests.support_endpoint import endpoint_to
+from discovery.spark.supervise.classify import classify
+from tests.support.endpoint import endpoint_to
 
 TOPIC = "events"
 PARTITIONS = 6
@@ -70,7 +70,7 @@ class Submitted:
             "--jars", ",".join(map(str, native_connector_jars())), str(script),
         ]  # fmt: skip
         run = [
-            sys.executable, "-c", "from discovery.cli import main; main()", "run",
+            sys.executable, "-c", "from discovery.cli.app import main; main()", "run",
             "--state-dir", str(folder / "state"), "--report", str(self.report_file), "--",
         ]  # fmt: skip
         self.began = time.monotonic()

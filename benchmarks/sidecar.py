@@ -21,13 +21,13 @@ import httpx
 from benchmarks.family import cpu_seconds
 from benchmarks.harness import environment
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.processes import resident_bytes
+from discovery.localkafka.keeper.processes import resident_bytes
 from discovery.localkafka.properties import ClusterSettings
-from tests.support import eventually
-from tests.support_service import ServiceProcess, serving
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess, serving
 
 RESULT = Path(__file__).parent / "results" / "sidecar.json"
-PROGRAM = ("-m", "tests.fakes.service_main")
+PROGRAM = ("-m", "tests.support.fakes.service_main")
 WATCHERS = 10_000
 KILLS = 100
 PARTITIONS = 1_000

@@ -35,12 +35,12 @@ from benchmarks.harness import (
 )
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from spark_jobs.sink import with_lanes
-from tests.exactly_once.collect import stable_ends
-from tests.exactly_once.processes import start_attempt
-from tests.exactly_once.spark import Fault, SparkSeed, armed_driver
-from tests.sink_support import Sink
-from tests.spark.support_standalone import standalone
+from discovery.spark.sink import with_lanes
+from tests.chaos.sink.collect import stable_ends
+from tests.chaos.sink.processes import start_attempt
+from tests.chaos.sink.spark import Fault, SparkSeed, armed_driver
+from tests.support.sink import Sink
+from tests.support.spark.standalone import standalone
 
 BROKERS = 3
 LANES = 4

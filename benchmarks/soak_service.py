@@ -24,8 +24,8 @@ import httpx
 from benchmarks.family import descriptors, resident_mib, threads
 from benchmarks.harness import environment, say, write_result
 from benchmarks.slope import Series, grows, table
-from tests.fakes.mock_cluster import MockCluster
-from tests.support_service import ServiceProcess, serving
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.service import ServiceProcess, serving
 
 MINUTES = 60.0
 SAMPLE_SECONDS = 2.0

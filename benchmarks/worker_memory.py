@@ -16,9 +16,9 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from benchmarks.harness import environment, fill, say, write_result
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
-from discovery.fetch import FetchRange, FetchSettings, fetch
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 
 MEMORY_MIB = 64
 CASES = ((100, 10, 1_500_000), (100, 2_000, 1_500_000), (1_000, 10, 400_000), (1_000, 2_000, 400_000))
@@ -44,7 +44,7 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -
     settings = FetchSettings(engine=engine, max_memory_bytes=int(memory_mib) << 20)
     list(fetch([], (), settings, on_waiting=print))
     if engine == "native":
-        from discovery.fetch.native.code import code  # noqa: PLC0415 - what the other engine does not load
+        from discovery.spark.fetch.native.code import code  # noqa: PLC0415 - what the other engine does not load
 
         code()
     base, rows = _status("VmRSS"), 0

@@ -27,11 +27,11 @@ from pyspark.sql.types import (
 )
 
 from discovery.core.errors import ConfigError
-from spark_jobs.source.border import crossing, one_line
+from discovery.spark.source.border import crossing, one_line
 
 if TYPE_CHECKING:
-    from spark_jobs.sink.plan import SinkPlan
-    from spark_jobs.source.options import SourceOptions
+    from discovery.spark.sink.plan import SinkPlan
+    from discovery.spark.source.options.parse import SourceOptions
 
 _COLUMNS = (
     StructField("key", BinaryType()),
@@ -65,7 +65,7 @@ class DefaultSource(DataSource):
     @property
     def _parsed(self) -> "SourceOptions":
         """The options of a source; where they are a sink's, reading with them names the first that does not fit."""
-        from spark_jobs.source.options import parse_options  # noqa: PLC0415 - see the module
+        from discovery.spark.source.options.parse import parse_options  # noqa: PLC0415 - see the module
 
         return self._source or parse_options(self.options)
 
@@ -83,8 +83,8 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of one batch read; no I/O."""
         with crossing():
-            from spark_jobs.source.batch import KafkaDiscoveryReader  # noqa: PLC0415 - see the module
-            from spark_jobs.source.options import check_batch  # noqa: PLC0415 - see the module
+            from discovery.spark.source.batch import KafkaDiscoveryReader  # noqa: PLC0415 - see the module
+            from discovery.spark.source.options.parse import check_batch  # noqa: PLC0415 - see the module
 
             if schema != self.schema():
                 raise ConfigError(_FIXED)
@@ -93,14 +93,14 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Make the reader of a streaming query; no I/O."""
-        from spark_jobs.source.options import check_stream  # noqa: PLC0415 - see the module
+        from discovery.spark.source.options.parse import check_stream  # noqa: PLC0415 - see the module
 
         refusal = None if schema == self.schema() else _FIXED
         try:
             check_stream(self._parsed)
         except ConfigError as error:
             refusal = str(error)
-        from spark_jobs.source.reader import KafkaDiscoveryStreamReader  # noqa: PLC0415 - see the module
+        from discovery.spark.source.reader import KafkaDiscoveryStreamReader  # noqa: PLC0415 - see the module
 
         return KafkaDiscoveryStreamReader(self._parsed, refusal=refusal)
 
@@ -110,7 +110,7 @@ class DefaultSource(DataSource):
         Runs: driver, in a short-lived process, at least twice per batch; blocks for Kafka every half minute.
         """
         with crossing():
-            from spark_jobs.sink.glue import KafkaDiscoveryStreamWriter  # noqa: PLC0415 - see the module
+            from discovery.spark.sink.spark_writers import KafkaDiscoveryStreamWriter  # noqa: PLC0415 - see the module
 
             return KafkaDiscoveryStreamWriter(_plan(self.options, schema, batch=False))
 
@@ -120,7 +120,7 @@ class DefaultSource(DataSource):
         Runs: driver, in a short-lived process, once per write; blocks for Kafka.
         """
         with crossing():
-            from spark_jobs.sink.glue import (  # noqa: PLC0415 - see the module
+            from discovery.spark.sink.spark_writers import (  # noqa: PLC0415 - see the module
                 KafkaDiscoveryBatchWriter,
                 KafkaDiscoveryOffsetWriter,
             )
@@ -133,9 +133,9 @@ class DefaultSource(DataSource):
 
 
 def _plan(options: Mapping[str, str], schema: StructType, *, batch: bool) -> "SinkPlan":
-    from spark_jobs.sink.columns import check_columns  # noqa: PLC0415 - see the module
-    from spark_jobs.sink.options import parse_options as parse_sink_options  # noqa: PLC0415 - see the module
-    from spark_jobs.sink.preflight import prepare  # noqa: PLC0415 - see the module
+    from discovery.spark.sink.columns import check_columns  # noqa: PLC0415 - see the module
+    from discovery.spark.sink.options import parse_options as parse_sink_options  # noqa: PLC0415 - see the module
+    from discovery.spark.sink.preflight import prepare  # noqa: PLC0415 - see the module
 
     parsed = parse_sink_options(options, batch=batch)
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -150,7 +150,7 @@ def _is_sink(options: Mapping[str, str]) -> bool:
 
 
 def _parse(options: Mapping[str, str]) -> "SourceOptions":
-    from spark_jobs.source.options import parse_options  # noqa: PLC0415 - see the module
+    from discovery.spark.source.options.parse import parse_options  # noqa: PLC0415 - see the module
 
     try:
         return parse_options(options)

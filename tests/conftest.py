@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from discovery.core.errors import BUG_PHRASE
-from tests import leftovers
-from tests.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
-from tests.support import eventually
+from tests.support import leftovers
+from tests.support.helpers import eventually
+from tests.support.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
 
 __all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
 
@@ -34,7 +34,7 @@ def _nothing_left_behind() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """Undo what a command that ran in this process did to the logs: later tests read them."""
-    loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery", "spark_jobs")]
+    loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery")]
     before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
     was_configured, processors = structlog.is_configured(), structlog.get_config()
     yield

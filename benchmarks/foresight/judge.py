@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from discovery.core.forecast import Forecast
+from discovery.core.prediction.forecast import Forecast
 
 _SURE = 1e-9
 _UNLIKELY = 0.001

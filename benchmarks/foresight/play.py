@@ -10,15 +10,15 @@ from pathlib import Path
 
 from benchmarks.foresight.judge import Judged, Started, judge_starts, starts_needed
 from benchmarks.foresight.scenarios import Scenario
-from discovery.config.client_options import ClientOptions
-from discovery.core.forecast import Death, Forecast, forecast
+from discovery.config.client.options import ClientOptions
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
+from discovery.core.prediction.forecast import Death, Forecast, forecast
 from discovery.doctor.examine import examine
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.jars import client_jars
-from discovery.localkafka.java import java_command
-from tests.faults import accept_and_hang, black_hole, refused_port
+from discovery.localkafka.jars.download import client_jars
+from discovery.localkafka.jars.java import java_command
+from tests.support.faults import accept_and_hang, black_hole, refused_port
 
 PROGRAM = Path(__file__).with_name("ClientStarts.java")
 TOPIC = "foresight"

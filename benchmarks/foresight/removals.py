@@ -6,10 +6,10 @@ from random import Random
 
 from benchmarks.foresight.judge import Started
 from benchmarks.foresight.play import Order, start_clients
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.core.model import BrokerId, parse_bootstrap_servers
 from discovery.core.policy import Policy
-from discovery.core.removal import Removal, Safety, judge, verify
+from discovery.core.prediction.removal import Removal, Safety, judge, verify
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.survey import survey
 from discovery.localkafka.admin import Admin

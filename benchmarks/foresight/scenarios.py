@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from discovery.core.clients import Client, ClientKind, ClientVersion, configured
-from discovery.core.forecast import Death
+from discovery.core.prediction.clients import Client, ClientKind, ClientVersion, configured
+from discovery.core.prediction.forecast import Death
 
 VERSIONS = ("2.6", "3.9", "4.1")
 KINDS = (Death.BLACK_HOLE, Death.REFUSED, Death.SILENT, Death.UNRESOLVABLE)

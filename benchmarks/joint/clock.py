@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from discovery.cli import main
+from discovery.cli.app import main
 
 
 class Clock:

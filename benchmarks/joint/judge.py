@@ -12,9 +12,9 @@ from confluent_kafka import KafkaException
 from benchmarks.joint.scene import Scene
 from benchmarks.seeds import must
 from discovery.core.errors import BUG_PHRASE
-from tests.exactly_once.collect import ends_of
-from tests.exactly_once.evidence import Place
-from tests.sink_support import committed_values
+from tests.chaos.sink.collect import ends_of
+from tests.chaos.sink.evidence import Place
+from tests.support.sink import committed_values
 
 TRUTH_SECONDS = 90.0
 PROGRESS_SECONDS = 180.0

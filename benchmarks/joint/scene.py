@@ -20,14 +20,14 @@ from benchmarks.joint.account import Account
 from benchmarks.joint.clock import Clock
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests import leftovers
-from tests.exactly_once.collect import following
-from tests.exactly_once.spark import SETTINGS
-from tests.spark.support_driver import SparkDriver
-from tests.spark.support_fixtures import replicas
-from tests.spark.support_oracle import Load
-from tests.spark.support_standalone import standalone
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.chaos.sink.collect import following
+from tests.chaos.sink.spark import SETTINGS
+from tests.support import leftovers
+from tests.support.service import ServiceProcess, serve_arguments
+from tests.support.spark.driver import SparkDriver
+from tests.support.spark.fixtures import replicas
+from tests.support.spark.oracle import Load
+from tests.support.spark.standalone import standalone
 
 BROKERS = 5
 LANES = 2

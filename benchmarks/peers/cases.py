@@ -15,7 +15,7 @@ from benchmarks.peers.stage import ALL, PARTITIONS, Case, Stage, Struck, at_once
 from benchmarks.peers.words import CASE_TITLES
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.faults import black_hole
+from tests.support.faults import black_hole
 
 APP = "APP"
 _LISTED = (1, 2, 3)

@@ -16,11 +16,11 @@ from typing import Self
 from benchmarks.peers.load import Load
 from benchmarks.peers.rows import Row, parse_rows
 from benchmarks.processes import wait_or_kill
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 _START_SECONDS, _HELPER_SECONDS = 120.0, 60.0
 _LEVEL_AGE_SECONDS = 3.0
-_MAIN = "from discovery.cli import main; main()"
+_MAIN = "from discovery.cli.app import main; main()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

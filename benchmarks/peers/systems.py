@@ -10,8 +10,8 @@ from benchmarks.harness import NATIVE, OURS
 from benchmarks.peers.flink import job_command
 from benchmarks.peers.program import Place, System, helper
 from benchmarks.peers.told import NOTHING, java_cause, short, spark_cause
-from spark_jobs.progress.reports import line, read_reports
-from tests.ports import free_port
+from discovery.spark.progress.reports import line, read_reports
+from tests.support.ports import free_port
 
 
 class Native(System):

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Mapping
 
-from discovery.config.client_options import map_client_options
-from discovery.config.material import open_stores
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import map_client_options
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.kafka.base import LATEST
 from discovery.kafka.confluent import ConfluentGatewayFactory
-from discovery.kafka.vet import LibrdkafkaVetter
-from tests.fakes.mock_cluster import MockCluster
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
+from tests.support.fakes.mock_cluster import MockCluster
 
 _PARTITIONS, _SMALL = 500, 20
 _ROUNDS = 40

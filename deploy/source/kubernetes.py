@@ -121,7 +121,7 @@ def spark_application(values: Values) -> Document:
             "mode": "cluster",
             "sparkVersion": "4.2.0",
             "image": "kafka-discovery/driver:0.1.0",
-            "mainApplicationFile": "local:///opt/kafka-discovery/lib/python3.11/site-packages/spark_jobs/jobs/dau.py",
+            "mainApplicationFile": "local:///opt/kafka-discovery/share/kafka-discovery/spark_jobs/dau.py",
             "arguments": ["--bootstrap-servers", "kafka-bootstrap.kafka:9092", "--topic", "events", "--output",
                           "sqlite:////data/dau.db", "--checkpoint", "/data/checkpoint", "--source-id", "dau",
                           "--source-option", "discoveryUrl=http://127.0.0.1:9463"],

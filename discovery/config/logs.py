@@ -6,7 +6,7 @@ from typing import TextIO
 
 import structlog
 
-_OURS = ("discovery", "kafka_discovery", "spark_jobs")
+_OURS = ("discovery", "kafka_discovery")
 """Roots of our loggers: the host's own loggers stay as they are."""
 LEVELS = ("debug", "info", "warning", "error")
 

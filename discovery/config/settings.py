@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from discovery.config.client_options import ClientOptions, map_client_options
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import seconds
 from discovery.config.hosts import is_loopback
-from discovery.config.material import open_stores
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, parse_bootstrap_servers
 from discovery.core.policy import Policy

@@ -1,6 +1,5 @@
 """The one way to ask for the time, so that tests can own it."""
 
-import time
 from typing import Protocol
 
 
@@ -14,15 +13,3 @@ class Clock(Protocol):
     def wall(self) -> float:
         """Seconds since the epoch; may jump, so only for display."""
         ...
-
-
-class SystemClock:
-    """The clock of this machine."""
-
-    def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
-        return time.monotonic()
-
-    def wall(self) -> float:
-        """See `Clock.wall`."""
-        return time.time()

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from discovery.core import doubt
+from discovery.core import suspicion as doubt
 from discovery.core.answers import (
     Answer,
     MetadataAnswer,

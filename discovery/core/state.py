@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from discovery.core.doubt import Doubt
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -14,6 +13,7 @@ from discovery.core.model import (
     TopicName,
     Verdict,
 )
+from discovery.core.suspicion import Doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

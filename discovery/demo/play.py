@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from discovery.demo.collect import collect
-from discovery.demo.outcome import Figures, Goal, goals
 from discovery.demo.recording import Mark, Moment, Recording
+from discovery.demo.report.collect import collect
+from discovery.demo.report.live_view import View, open_view
+from discovery.demo.report.outcome import Figures, Goal, goals
 from discovery.demo.scenario import Scenario
 from discovery.demo.settings import DemoSettings
 from discovery.demo.stage import Stage
-from discovery.demo.view import View, open_view
-from discovery.localkafka.jars import kafka_jars
+from discovery.localkafka.jars.download import kafka_jars
 
 _START_SECONDS = 180.0
 

@@ -18,7 +18,7 @@ class ProcessError(DiscoveryError):
 
 
 class Child:
-    """One Python module running as a process. The constructor does no I/O; also a context manager."""
+    """One Python module, or file, running as a process. The constructor does no I/O; also a context manager."""
 
     def __init__(self, module: str, arguments: Sequence[str], *, name: str, log: Path) -> None:
         self.name = name

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from discovery.core.errors import DiscoveryError
-from discovery.demo.measure import first_batch_after, first_seen_wall
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
+from discovery.demo.report.live_view import View
+from discovery.demo.report.measure import first_batch_after, first_seen_wall
+from discovery.demo.report.story import listed
 from discovery.demo.sidecar import follows, own_looks
 from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
-from discovery.demo.story import listed
-from discovery.demo.view import View
 
 _LATENESS = ("--allowed-lateness", "2 days")
 """The demo squeezes days into minutes: an outage of seconds makes events hours late."""

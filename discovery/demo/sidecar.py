@@ -32,7 +32,7 @@ class Sidecar:
         arguments = ["serve", "--bootstrap", bootstrap_servers, "--state-dir", str(self._folder / "state")]
         arguments += ["--port", "0", "--probe-port", "0", "--json"]
         log = self._folder / "service.log"
-        self.child = Child("discovery.cli", arguments, name="service", log=log).start()
+        self.child = Child("discovery.cli.app", arguments, name="service", log=log).start()
         deadline = time.monotonic() + _LISTENING_SECONDS
         while not (told := _told(log)):
             self.child.check()

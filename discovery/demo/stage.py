@@ -10,13 +10,14 @@ from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import DiscoveryError
 from discovery.demo.follow import Batch, Follower, JobHistory
-from discovery.demo.oracle import Produced, load_produced
+from discovery.demo.load.oracle import Produced, load_produced
 from discovery.demo.processes import Child
 from discovery.demo.recording import BrokerState, Sample
 from discovery.demo.settings import RACKS, DemoSettings
 from discovery.demo.sidecar import Sidecar
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.jobs.files import job_file
 
 _RATE_WINDOW_SECONDS = 2.0
 _POLL_SECONDS = 0.05
@@ -72,7 +73,10 @@ class TopicRun:
         arguments = ["--bootstrap-servers", self._cluster.bootstrap_servers, "--topic", self.topic]
         arguments += ["--progress", str(self._file("produced.json")), "--expected", str(self.expected), *options]
         self.generator = Child(
-            "discovery.demo.generator", arguments, name=f"generator of {self.topic}", log=self._file("generator.log")
+            "discovery.demo.load.generator",
+            arguments,
+            name=f"generator of {self.topic}",
+            log=self._file("generator.log"),
         ).start()
         return self.generator
 
@@ -86,7 +90,7 @@ class TopicRun:
         arguments += ["--source-option", f"discoveryUrl={self.follows}"] if self.follows else []
         arguments += options
         self.job_runs += 1
-        self.job = Child("spark_jobs.jobs.dau", arguments, name=f"job on {self.topic}", log=self.job_log).start()
+        self.job = Child(str(job_file("dau")), arguments, name=f"job on {self.topic}", log=self.job_log).start()
         return self.job
 
     def produced(self) -> Produced:

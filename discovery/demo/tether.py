@@ -1,4 +1,4 @@
-"""Runs a module as the main program of a process that cannot outlive its parent: `-m discovery.demo.tether MODULE ...`.
+"""Runs a module or a file as a main program that cannot outlive its parent: `-m discovery.demo.tether MODULE|FILE ...`.
 
 The parent holds the other end of our stdin. When it is gone, however it went, the pipe closes: we get SIGTERM, and
 SIGKILL if that was not enough. Works wherever Python does, without process groups or a watchdog.
@@ -18,7 +18,10 @@ def main() -> None:
     """Watch stdin on a daemon thread and become the module."""
     threading.Thread(target=_end_with_parent, name="tether", daemon=True).start()
     sys.argv = sys.argv[1:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    if sys.argv[0].endswith(".py"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def _end_with_parent() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from discovery.core.clients import Client, ClientVersion, configured, contradictions
-from discovery.core.forecast import Death, Forecast, Limits, Listed, forecast
 from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.prediction.clients import Client, ClientVersion, configured, contradictions
+from discovery.core.prediction.forecast import Death, Forecast, Limits, Listed, forecast
 from discovery.doctor.facts import Facts, Seen
 from discovery.doctor.inputs import Described, loopback_entries
 

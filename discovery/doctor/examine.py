@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition, Verdict
@@ -17,9 +17,9 @@ from discovery.core.policy import Policy
 from discovery.core.verdict import conclude
 from discovery.doctor.facts import USABLE, Facts, Seen, Stages, death_of
 from discovery.kafka.confluent import ConfluentGatewayFactory
-from discovery.kafka.probe import Probed, probe
-from discovery.kafka.reach import Reached, Resolver, reach_all, run_reach
 from discovery.kafka.settings import QuietLog, client_properties
+from discovery.kafka.vetting.probe import Probed, probe
+from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all, run_reach
 
 _STAGE = {
     Verdict.UNRESOLVABLE: "name",

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from discovery.core.forecast import Death, Listed
 from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicPartition, Verdict
+from discovery.core.prediction.forecast import Death, Listed
 from discovery.core.verdict import LOCKED
 
 USABLE = frozenset({Verdict.ALIVE, Verdict.STALE})

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from discovery.config.client_options import ClientOptions, map_client_options
-from discovery.config.client_tables import COMPOSED, RENAMED, SAME, STORES
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.client.tables import COMPOSED, RENAMED, SAME, STORES
 from discovery.config.hosts import is_loopback
-from discovery.config.material import open_stores
-from discovery.core.clients import NEWEST, Client, ClientKind, ClientVersion, configured
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
+from discovery.core.prediction.clients import NEWEST, Client, ClientKind, ClientVersion, configured
 
 _LIST = "bootstrap.servers"
 _LINE = re.compile(r"\s*(?P<name>[^\s=:#!][^\s=:]*)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")

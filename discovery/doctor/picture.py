@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from xml.sax.saxutils import escape
 
-from discovery.core.clients import NEWEST, ClientVersion, configured
-from discovery.core.forecast import Forecast, Limits
+from discovery.core.prediction.clients import NEWEST, ClientVersion, configured
+from discovery.core.prediction.forecast import Forecast, Limits
 from discovery.doctor.diagnose import Diagnosis, curve, percent
 from discovery.doctor.words import main_death, told
 

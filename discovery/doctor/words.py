@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from discovery.core.forecast import Death, Forecast
+from discovery.core.prediction.forecast import Death, Forecast
 from discovery.doctor.diagnose import Diagnosis, Finding, Weight, curve, percent
 from discovery.doctor.facts import Facts, Seen
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import ConfigError
@@ -25,8 +25,8 @@ from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView, verdicts
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.base import Vetter
-from discovery.kafka.reach import Reached, Resolver, reach_all
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.demand import nothing
 from discovery.loop.interest import Interest
 

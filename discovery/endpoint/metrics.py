@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from discovery.config.families import Family, by_name, cumulated, empty
+from discovery.config.metric_families import Family, by_name, cumulated, empty
 from discovery.endpoint.counting import CONNECT_BUCKETS_SECONDS, REASONS
 from discovery.endpoint.server import Endpoint
 

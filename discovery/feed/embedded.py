@@ -10,10 +10,11 @@ from pathlib import Path
 import structlog
 import tenacity
 
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
+from discovery.config.clock import SystemClock
 from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer
 from discovery.core.budget import Deadline
-from discovery.core.clock import Clock, SystemClock
+from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, GatewayError, KafkaUnreachableError, StateError
 from discovery.core.model import (
     BrokerAddress,
@@ -27,7 +28,7 @@ from discovery.core.model import (
     Verdict,
 )
 from discovery.core.policy import Policy
-from discovery.core.removal import RemovalFacts
+from discovery.core.prediction.removal import RemovalFacts
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
 from discovery.feed.base import FeedView, cold_view, verdicts
@@ -35,7 +36,7 @@ from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.survey import survey
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Key, ThreadedCalls, Value, gather
 from discovery.loop.cycle import Barrier, Cycle, Picture

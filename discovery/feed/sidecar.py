@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from discovery.core.clock import Clock, SystemClock
+from discovery.config.clock import SystemClock
+from discovery.core.clock import Clock
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view

@@ -1,6 +1,6 @@
 """The seam to Kafka: what the loop may ask, each question with a mandatory timeout.
 
-`confluent.py` answers with librdkafka; `tests/fakes` has a scripted twin. One contract suite runs on both.
+`confluent.py` answers with librdkafka; `tests/support/fakes` has a scripted twin. One contract suite runs on both.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[attr-defined]
 
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicId, TopicMetadata, TopicName, TopicPartition

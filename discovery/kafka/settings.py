@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from discovery.config.client_options import ClientOptions
+from discovery.config.client.options import ClientOptions
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
 

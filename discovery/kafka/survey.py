@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, TopicName
-from discovery.core.removal import GROUPS, RemovalFacts
+from discovery.core.prediction.removal import GROUPS, RemovalFacts
 from discovery.kafka.base import Gateway, GatewayFactory
 
 _T = TypeVar("_T")

@@ -19,7 +19,7 @@ from discovery.core.model import (
 )
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC
-from discovery.kafka.tls import is_tls_failure
+from discovery.kafka.vetting.tls import is_tls_failure
 
 _REMEMBERED = 50_000
 """Partitions told lately; beyond it they are made anew."""

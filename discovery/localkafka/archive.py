@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from discovery.core.errors import DiscoveryError
-from discovery.localkafka.artifacts import KAFKA
 from discovery.localkafka.folders import cache_folder
-from discovery.localkafka.jars import kafka_jars
-from discovery.localkafka.java import java_command, java_version
+from discovery.localkafka.jars.artifacts import KAFKA
+from discovery.localkafka.jars.download import kafka_jars
+from discovery.localkafka.jars.java import java_command, java_version
 
 
 def class_archive(train: Callable[[Path], None]) -> Path | None:

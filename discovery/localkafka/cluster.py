@@ -17,9 +17,9 @@ from discovery.core.errors import StateError
 from discovery.localkafka import launch
 from discovery.localkafka.archive import class_archive
 from discovery.localkafka.handle import ClusterHandle
-from discovery.localkafka.jars import kafka_jars
-from discovery.localkafka.java import java_command
-from discovery.localkafka.keeper_client import KeeperClient, end_keeper, socket_path_for, start_keeper
+from discovery.localkafka.jars.download import kafka_jars
+from discovery.localkafka.jars.java import java_command
+from discovery.localkafka.keeper.client import KeeperClient, end_keeper, socket_path_for, start_keeper
 from discovery.localkafka.launch import BrokerStartError, Progress
 from discovery.localkafka.layout import CONTROLLER, ClusterFolder, held
 from discovery.localkafka.properties import ClusterSettings, kafka_uuid, port_names

@@ -8,7 +8,7 @@ from pathlib import Path
 from discovery.core.errors import StateError
 from discovery.localkafka import launch
 from discovery.localkafka.admin import wait_until
-from discovery.localkafka.keeper_client import KeeperClient
+from discovery.localkafka.keeper.client import KeeperClient
 from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.members import Members
 from discovery.localkafka.properties import ClusterSettings, port_name, render

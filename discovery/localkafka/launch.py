@@ -9,8 +9,8 @@ from pathlib import Path
 
 from discovery.core.errors import DiscoveryError, KafkaUnreachableError
 from discovery.localkafka.admin import Admin, wait_until
-from discovery.localkafka.jars import kafka_jars
-from discovery.localkafka.java import java_command
+from discovery.localkafka.jars.download import kafka_jars
+from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.layout import CONTROLLER
 from discovery.localkafka.members import Members
 from discovery.localkafka.ports import Reservation, reserve_ports

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from discovery.core.errors import ConfigError, StateError
 from discovery.localkafka import properties
-from discovery.localkafka.keeper import MARKER_FILE, PROCESSES_FILE
-from discovery.localkafka.keeper_client import read_children
-from discovery.localkafka.processes import ProcessIdentity, is_running, send_signal
+from discovery.localkafka.keeper.client import read_children
+from discovery.localkafka.keeper.process import MARKER_FILE, PROCESSES_FILE
+from discovery.localkafka.keeper.processes import ProcessIdentity, is_running, send_signal
 from discovery.localkafka.record import ClusterRecord
 
 CLUSTER_FILE = "cluster.json"

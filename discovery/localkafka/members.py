@@ -6,7 +6,7 @@ from pathlib import Path
 
 from discovery.core.errors import KafkaUnreachableError
 from discovery.localkafka.admin import Admin
-from discovery.localkafka.keeper_client import ChildProcess, KeeperClient
+from discovery.localkafka.keeper.client import ChildProcess, KeeperClient
 from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.properties import ClusterSettings
 from discovery.localkafka.record import ClusterRecord

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.folders import DEFAULT_NAME
-from discovery.localkafka.processes import resident_bytes
+from discovery.localkafka.keeper.processes import resident_bytes
 
 _out, _err = Console(), Console(stderr=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discovery.core.errors import KafkaUnreachableError
-from discovery.core.reassignment import plan_reassignment, to_json
+from discovery.core.prediction.reassignment import plan_reassignment, to_json
 from discovery.localkafka import properties
 from discovery.localkafka.admin import Admin, wait_until
 from discovery.localkafka.launch import run_tool

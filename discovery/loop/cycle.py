@@ -24,13 +24,13 @@ from discovery.core.backoff import fraction_of
 from discovery.core.clock import Clock
 from discovery.core.decide import Announce, Decision, Instruction, Persist, Publish, RebuildClient, decide
 from discovery.core.diff import Event, EventKind
-from discovery.core.doubt import raised, went_back
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, Isolation, Snapshot, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
 from discovery.core.policy import Policy
 from discovery.core.quarantine import due
 from discovery.core.state import State
+from discovery.core.suspicion import raised, went_back
 from discovery.kafka.base import Gateway, GatewayFactory, Vetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Calls

@@ -14,17 +14,17 @@ from starlette.routing import Route as AsgiRoute
 from starlette.types import ASGIApp
 
 from discovery.core.errors import BUG_PHRASE
-from discovery.service.api import Api
+from discovery.service.api.handlers import Api
+from discovery.service.api.openapi import description
+from discovery.service.api.operations import table
+from discovery.service.api.responses import ApiError, answer, refusal
+from discovery.service.api.routes import Call, Route
 from discovery.service.consumers import BadReportError, ConflictError
 from discovery.service.health import Check, live, ready
 from discovery.service.hub import TooManyWaitersError
 from discovery.service.limits import BodyLimit, BodyTooLargeError, Guard
-from discovery.service.openapi import description
 from discovery.service.page import page
-from discovery.service.respond import ApiError, answer, refusal
-from discovery.service.routes import Call, Route
 from discovery.service.service import Service
-from discovery.service.table import table
 
 _SCOPED = "/v1/clusters/{cluster}/"
 _STATUSES = {BadReportError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}

@@ -17,8 +17,8 @@ from discovery.core.model import Generation, TopicPartition
 from discovery.feed.base import FeedView
 from discovery.feed.wire import Position, encode_view
 from discovery.loop.interest import Interest
+from discovery.service.api.patterns import Patterns
 from discovery.service.cluster import Cluster, Shown
-from discovery.service.patterns import Patterns
 
 _CALM_SECONDS = 0.05
 """Least time between two versions: leaders answer one by one, followers need not hear of each."""

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from discovery.config.hosts import is_loopback
 from discovery.core.errors import ConfigError
-from discovery.service.respond import refusal
+from discovery.service.api.responses import refusal
 
 _TOKEN_MIN = 16
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

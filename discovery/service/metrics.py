@@ -14,15 +14,15 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
-from discovery.config.families import Family, by_name, cumulated, empty, row
+from discovery.config.metric_families import Family, by_name, cumulated, empty, row
 from discovery.core.model import LoopState
 from discovery.core.state import State
 from discovery.endpoint.metrics import FAMILIES as ENDPOINT_FAMILIES
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.feed.base import FeedView
+from discovery.service.api.documents import condition, consumer_document
 from discovery.service.cluster import Cluster
 from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
-from discovery.service.documents import condition, consumer_document
 from discovery.service.service import Service
 
 PAGE = Path("docs/reference/metrics.md")

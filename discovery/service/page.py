@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from discovery.core.model import LoopState
 from discovery.feed.base import FeedView
+from discovery.service.api.documents import age_of, brokers_document, consumer_document
+from discovery.service.api.responses import freshness
 from discovery.service.cluster import Cluster, Shown
-from discovery.service.documents import age_of, brokers_document, consumer_document
-from discovery.service.respond import freshness
 from discovery.service.service import Service
 
 _ROWS = 200

@@ -19,13 +19,13 @@ from discovery.endpoint.make import KafkaProver, limits_of
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView
 from discovery.loop.demand import nothing
+from discovery.service.api.documents import age_of
+from discovery.service.api.responses import ApiError
 from discovery.service.cluster import Cluster, FeedMaker
 from discovery.service.consumers import Registry
-from discovery.service.documents import age_of
 from discovery.service.health import ClusterHealth
 from discovery.service.hub import Hub, Waiters
 from discovery.service.limits import read_token
-from discovery.service.respond import ApiError
 from discovery.service.workers import SingleFlight, Workers, in_thread
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir

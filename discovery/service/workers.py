@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from discovery.service.respond import ApiError
+from discovery.service.api.responses import ApiError
 
 _T = TypeVar("_T")
 _MOST = 16

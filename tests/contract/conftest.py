@@ -7,7 +7,7 @@ import pytest
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.contract.subjects import FakeSubject, MockSubject, RealSubject, Subject
-from tests.fakes.mock_cluster import MockCluster
+from tests.support.fakes.mock_cluster import MockCluster
 
 
 @pytest.fixture(scope="session")

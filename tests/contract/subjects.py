@@ -8,17 +8,17 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RawTopicPartition
 
-from discovery.config.client_options import map_client_options
+from discovery.config.client.options import map_client_options
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.kafka.base import GatewayFactory, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
-from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
-from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
-from tests.fakes.mock_cluster import MockCluster
-from tests.support import commit, produce
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
+from tests.support.fakes.gateway import FakeGatewayFactory, FakeVetter
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.helpers import commit, produce
 
 
 class Subject(Protocol):

@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient
 
 from discovery.core.errors import DataLossError
 from discovery.core.model import parse_bootstrap_servers
-from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.schema import schema
 from discovery.localkafka.cluster import LocalKafka
-from tests.support import eventually
-from tests.support_fetch import closed_consumers, end_of, range_of
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from discovery.spark.fetch.schema import schema
+from tests.support.fetch import closed_consumers, end_of, range_of
+from tests.support.helpers import eventually
 
 __all__ = ["closed_consumers"]
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]

@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 
 from benchmarks.worker_memory import measure
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
-from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.cache import close_all
 from discovery.localkafka.cluster import LocalKafka
-from tests.fakes.mock_cluster import MockCluster
-from tests.support import eventually
-from tests.support_fetch import closed_consumers
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from discovery.spark.fetch.cache import close_all
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.fetch import closed_consumers
+from tests.support.helpers import eventually
 
 __all__ = ["closed_consumers"]
 pytestmark = pytest.mark.usefixtures("closed_consumers")

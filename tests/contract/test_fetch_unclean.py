@@ -3,10 +3,10 @@
 import pytest
 
 from discovery.core.errors import DataLossError
-from discovery.fetch import FetchSettings
+from discovery.spark.fetch import FetchSettings
 from tests.contract.test_fetch_engines import read_both, read_with, write, writer
-from tests.kafka_fixtures import KafkaFactory
-from tests.support_fetch import closed_consumers, range_of
+from tests.support.fetch import closed_consumers, range_of
+from tests.support.kafka_fixtures import KafkaFactory
 
 __all__ = ["closed_consumers"]
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]

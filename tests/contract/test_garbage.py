@@ -8,19 +8,19 @@ from contextlib import ExitStack
 
 import pytest
 
-from discovery.config.client_options import map_client_options
+from discovery.config.client.options import map_client_options
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, LoopState
 from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.confluent import ConfluentGatewayFactory
-from discovery.kafka.vet import LibrdkafkaVetter
-from discovery.localkafka.processes import resident_bytes
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
+from discovery.localkafka.keeper.processes import resident_bytes
 from discovery.loop.interest import Interest
-from tests.fakes.mock_cluster import MockCluster
-from tests.faults import Babble, babbler
-from tests.support import eventually
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.faults import Babble, babbler
+from tests.support.helpers import eventually
 
 POLICY = Policy(connect_timeout_seconds=0.5, request_timeout_seconds=1.0, api_timeout_seconds=3.0)
 SEEDS = range(4)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer
 
-from discovery.config.client_options import map_client_options
+from discovery.config.client.options import map_client_options
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicId, TopicMetadata, TopicName, TopicPartition
 from discovery.core.policy import Policy
@@ -17,8 +17,8 @@ from discovery.kafka import confluent
 from discovery.kafka.base import EARLIEST, LATEST, NO_RECORD, Gateway, OffsetSpec
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from tests.contract.subjects import FakeSubject, MockSubject, RealSubject, Subject, only_on, partitions_of
-from tests.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
-from tests.support import eventually
+from tests.support.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
+from tests.support.helpers import eventually
 
 TIMEOUT = 5.0
 LATE = 6.0
@@ -378,6 +378,10 @@ def test_given_an_option_that_librdkafka_refuses_then_the_message_names_it() -> 
 
 def test_given_thousands_of_partitions_and_no_time_when_the_client_is_let_go_then_the_process_lives() -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "tests.fakes.many_partitions"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "tests.support.fakes.many_partitions"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (told.returncode, told.stdout) == (0, "lived\n"), told.stderr[-2000:]

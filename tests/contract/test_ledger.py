@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from discovery.cli import app
+from discovery.cli.app import app
 from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.source.cut import CutRecord
-from spark_jobs.source.ledger import KEPT_PLANS, Incarnation, Ledger
-from spark_jobs.source.ledger_file import FileLedger
-from spark_jobs.source.ledger_kafka import KafkaLedger
-from tests.fakes.feed import tp
-from tests.kafka_fixtures import KafkaFactory
-from tests.unit.test_checkpoint import checkpoint
+from discovery.spark.source.cuts.ledger import KEPT_PLANS, Incarnation, Ledger
+from discovery.spark.source.cuts.ledger_file import FileLedger
+from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
+from discovery.spark.source.cuts.rules import CutRecord
+from tests.support.fakes.feed import tp
+from tests.support.kafka_fixtures import KafkaFactory
+from tests.unit.checkpoint.test_checkpoint import checkpoint
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
 CUT = CutRecord(topic_partition=tp(0), topic_id=TopicId("id"), start=5, end=20, cut=8, plan=3, incarnation=1)

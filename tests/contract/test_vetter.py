@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from discovery.config.client_options import ClientOptions, map_client_options
+from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.core.policy import Policy
-from discovery.kafka import reach
 from discovery.kafka.base import Vetter
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting import tcp_check as reach
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.contract.subjects import Subject
-from tests.fakes.mock_cluster import MockCluster
-from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
-from tests.support import eventually
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
+from tests.support.helpers import eventually
 
 CONNECT = 2.0
 REQUEST = 5.0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.manual.markdown import ROOT, RUNBOOKS, Block, blocks
+from tests.support.manual.markdown import ROOT, RUNBOOKS, Block, blocks
 
 SAYS: Mapping[str, Sequence[str]] = {
     "DiscoveryAuthFailing": (r'outcome="auth"\} 0', r"no TLS here", r"is sound.*\"ok\":true"),

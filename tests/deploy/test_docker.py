@@ -11,7 +11,7 @@ import yaml
 
 from discovery import __version__
 from tests.deploy.tools import tool
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.service import ServiceProcess, serve_arguments
 
 COMPOSE = Path("docker-compose.yml")
 DOCKERFILE = Path("deploy/docker/Dockerfile")
@@ -92,7 +92,7 @@ _ALONE = """
 import sys
 for name in {absent}:
     sys.modules[name] = None  # importing it raises
-from discovery.entry import main
+from discovery.cli.entry import main
 sys.argv = ["kafka-discovery", *{arguments}]
 main()
 """

@@ -34,7 +34,7 @@ def test_given_the_same_source_when_built_again_then_the_bytes_are_the_same(
 def test_given_the_wheel_when_opened_then_it_holds_every_module_and_data_file(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
-    packages = ("discovery", "spark_jobs", "pyspark_kafka_discovery")
+    packages = ("discovery", "pyspark_kafka_discovery")
     wanted = {
         str(path)
         for package in packages

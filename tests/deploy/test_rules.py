@@ -12,7 +12,7 @@ from deploy.source.alerts import ALERTS, RECORDINGS, seconds_in
 from deploy.source.cases import CASES
 from deploy.source.cases import tests as played_tests
 from deploy.source.rules import as_they_are, groups, sixtieth
-from discovery.config.families import PREFIX
+from discovery.config.metric_families import PREFIX
 from discovery.service import metrics
 from tests.deploy.tools import tool
 

@@ -12,10 +12,10 @@ import pytest
 
 from deploy.source.alerts import ALERTS
 from tests.deploy.runbooks import SAYS, SHOWS, found, run, sh_blocks, variables
-from tests.fakes.mock_cluster import MockCluster
-from tests.faults import refused_port
-from tests.ports import service_ports
-from tests.support_service import ServiceProcess, wait_for
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.faults import refused_port
+from tests.support.ports import service_ports
+from tests.support.service import ServiceProcess, wait_for
 
 
 def test_given_the_runbooks_when_counted_then_each_block_has_an_answer_that_is_looked_for() -> None:

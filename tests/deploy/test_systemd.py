@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.tools import tool
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.service import ServiceProcess, serve_arguments
 
 UNIT = Path("deploy/systemd/kafka-discovery.service")
 

@@ -10,8 +10,8 @@ from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.localkafka.cluster import LocalKafka
 from discovery.loop.interest import Interest
-from tests.faults import refused_port
-from tests.support import eventually
+from tests.support.faults import refused_port
+from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.kafka
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1500)]
 
-COMMAND = [sys.executable, "-c", "from discovery.cli import main; main()", "demo"]
+COMMAND = [sys.executable, "-c", "from discovery.cli.app import main; main()", "demo"]
 DEMO_SECONDS = 1200.0
 """Beside another suite on a small machine; alone it takes three minutes."""
 CLEANUP_SECONDS = 60.0

@@ -12,15 +12,15 @@ import pytest
 
 from benchmarks.foresight.judge import Started
 from benchmarks.foresight.play import Order, can_compile, start_clients
-from discovery.core.clients import ClientKind
 from discovery.core.policy import Policy
+from discovery.core.prediction.clients import ClientKind
 from discovery.doctor.diagnose import Diagnosis, diagnose
 from discovery.doctor.examine import examine
 from discovery.doctor.inputs import described
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
-from tests.support import eventually
+from tests.support.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
+from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.kafka
 API_SECONDS = 6.0

@@ -10,16 +10,16 @@ from socket import create_server
 import pytest
 import trustme
 
-from discovery.config.client_options import map_client_options
-from discovery.config.material import open_stores
-from discovery.core.forecast import Death
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import map_client_options
 from discovery.core.model import Verdict, parse_bootstrap_servers
 from discovery.core.policy import Policy
+from discovery.core.prediction.forecast import Death
 from discovery.doctor.examine import examine
 from discovery.doctor.facts import Seen
-from tests.fakes.mock_cluster import MockCluster
-from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, garbage_speaker
-from tests.ports import free_port
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, garbage_speaker
+from tests.support.ports import free_port
 
 QUICK = Policy(connect_timeout_seconds=2, request_timeout_seconds=2)
 

@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.ports import free_port
-from tests.support import eventually
-from tests.support_endpoint import brokers_at
-from tests.support_service import serving
+from tests.support.endpoint import brokers_at
+from tests.support.helpers import eventually
+from tests.support.ports import free_port
+from tests.support.service import serving
 
 pytestmark = pytest.mark.kafka
-_MAIN = "from discovery.cli import main; main()"
+_MAIN = "from discovery.cli.app import main; main()"
 WAIT_SECONDS = 30.0
 
 

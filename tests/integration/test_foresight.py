@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.foresight.play import TOPIC, can_compile, play
 from benchmarks.foresight.scenarios import Scenario
-from discovery.core.clients import ClientKind
-from discovery.core.forecast import Death
+from discovery.core.prediction.clients import ClientKind
+from discovery.core.prediction.forecast import Death
 from discovery.localkafka.cluster import LocalKafka
 
 pytestmark = pytest.mark.kafka

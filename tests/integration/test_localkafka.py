@@ -19,13 +19,13 @@ from discovery.core.errors import ConfigError, StateError
 from discovery.localkafka import ports
 from discovery.localkafka.admin import Admin, TopicError
 from discovery.localkafka.cluster import BrokerStartError, LocalKafka
-from discovery.localkafka.processes import ProcessIdentity, identify, is_running
+from discovery.localkafka.keeper.processes import ProcessIdentity, identify, is_running
 from discovery.localkafka.properties import ClusterSettings
-from tests.support import eventually, produce
+from tests.support.helpers import eventually, produce
 
 pytestmark = pytest.mark.kafka
 
-COMMAND = [sys.executable, "-c", "from discovery.cli import main; main()", "local-kafka"]
+COMMAND = [sys.executable, "-c", "from discovery.cli.app import main; main()", "local-kafka"]
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from discovery.localkafka.artifacts import ArtifactSet
-from discovery.localkafka.ivy import DownloadError
-from discovery.localkafka.jars import ensure
-from discovery.localkafka.processes import identify, is_running
-from tests.support import eventually
-from tests.support_downloads import DownloadServer, artifacts_with, serving
+from discovery.localkafka.jars.artifacts import ArtifactSet
+from discovery.localkafka.jars.download import ensure
+from discovery.localkafka.jars.ivy import DownloadError
+from discovery.localkafka.keeper.processes import identify, is_running
+from tests.support.downloads import DownloadServer, artifacts_with, serving
+from tests.support.helpers import eventually
 
-COMMAND = [sys.executable, "-c", "from discovery.cli import main; main()", "local-kafka"]
+COMMAND = [sys.executable, "-c", "from discovery.cli.app import main; main()", "local-kafka"]
 CONTENT = random.Random(1).randbytes(300_000)
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from discovery.config.client_options import map_client_options
+from discovery.config.client.options import map_client_options
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import (
     BrokerAddress,
@@ -21,14 +21,14 @@ from discovery.core.model import (
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.loop.interest import Interest
-from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
-from tests.kafka_fixtures import KafkaFactory
-from tests.support import eventually, numbered, produce
-from tests.support_usurper import Usurper
+from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
+from tests.support.foreign_broker import Usurper
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
 
 pytestmark = pytest.mark.kafka
 SESSION_SECONDS = 6.0

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.mock_cluster import MockCluster
-from tests.kafka_fixtures import KafkaFactory
-from tests.manual import long_run
-from tests.manual.markdown import pages
-from tests.manual.stage import WITH_SPARK, Brokers, is_shell, staged, to_play
-from tests.support import numbered, produce
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.helpers import numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.manual import long_run
+from tests.support.manual.markdown import pages
+from tests.support.manual.stage import WITH_SPARK, Brokers, is_shell, staged, to_play
 
 _numbers = itertools.count(1)
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[att
 from discovery.localkafka.admin import Admin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ADMIN_USER, ClusterSettings
-from tests.support_acls import AUTHORIZER, rule
+from tests.support.acls import AUTHORIZER, rule
 
 pytestmark = pytest.mark.kafka
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -46,7 +46,7 @@ def login(folder: Path, cluster: LocalKafka, user: str) -> Path:
 
 def ask(cluster: LocalKafka, file: Path, *more: str, brokers: str = "4") -> tuple[int, Mapping[str, Any]]:
     """Run the command as a user would; return its exit code and what it said."""
-    command = [sys.executable, "-m", "discovery.cli", "removal", "--brokers", brokers, "--json"]
+    command = [sys.executable, "-m", "discovery.cli.app", "removal", "--brokers", brokers, "--json"]
     command += ["--bootstrap", cluster.bootstrap_servers, "--properties", str(file), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert "secret" not in done.stdout + done.stderr

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from discovery.cli import app
-from tests.faults import refused_port
-from tests.support import eventually
-from tests.support_service import ServiceProcess
+from discovery.cli.app import app
+from tests.support.faults import refused_port
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """A service over a cluster in memory, everything else real."""
     folder = tmp_path_factory.mktemp("removal")
     arguments = (str(folder / "state"), "0", "2")
-    with ServiceProcess(*arguments, log=folder / "log", program=("-m", "tests.fakes.service_main")) as one:
+    with ServiceProcess(*arguments, log=folder / "log", program=("-m", "tests.support.fakes.service_main")) as one:
         eventually(lambda: one.get("/v1/bootstrap").status_code == 200, 30, "a vetted list")
         yield one
         assert "BUG in" not in (folder / "log").read_text()

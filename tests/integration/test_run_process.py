@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import eventually
+from tests.support.helpers import eventually
 
-_MAIN = "from discovery.cli import main; main()"
+_MAIN = "from discovery.cli.app import main; main()"
 _SECONDS = 90.0
 COUNTING = """
 import pathlib, sys, time

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.chaos_service import Scene, play
 from benchmarks.seeds import BrokenPromiseError
 from benchmarks.soak_service import BROKERS
-from tests.fakes.mock_cluster import MockCluster
+from tests.support.fakes.mock_cluster import MockCluster
 
 
 def test_given_a_damaged_view_and_a_kill_in_silence_when_played_then_every_promise_holds() -> None:

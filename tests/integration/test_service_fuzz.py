@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from discovery.localkafka.processes import resident_bytes
-from discovery.service import openapi
-from tests.support_service import ServiceProcess
+from discovery.localkafka.keeper.processes import resident_bytes
+from discovery.service.api import openapi
+from tests.support.service import ServiceProcess
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 BRIEF = "20ms"
@@ -41,7 +41,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
     """A service over a cluster in memory, everything else real; no bug is reported, its memory stays small."""
     folder = tmp_path_factory.mktemp("fuzz")
     arguments = (str(folder / "state"), "0", "3")
-    with ServiceProcess(*arguments, log=folder / "log", program=("-m", "tests.fakes.service_main")) as one:
+    with ServiceProcess(*arguments, log=folder / "log", program=("-m", "tests.support.fakes.service_main")) as one:
         while one.get("/v1/status").status_code == 503:
             pass
         yield one

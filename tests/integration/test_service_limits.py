@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from discovery.localkafka.processes import resident_bytes
-from tests.support import eventually
-from tests.support_service import ServiceProcess, serving
+from discovery.localkafka.keeper.processes import resident_bytes
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess, serving
 
 DEAD = "127.0.0.1:1"
 MOST = 60

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import httpx
 
-from tests.fakes.mock_cluster import MockCluster
-from tests.faults import accept_and_hang, black_hole
-from tests.ports import service_ports
-from tests.support import eventually
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.fakes.mock_cluster import MockCluster
+from tests.support.faults import accept_and_hang, black_hole
+from tests.support.helpers import eventually
+from tests.support.ports import service_ports
+from tests.support.service import ServiceProcess, serve_arguments
 
 DEADLINE = 60
 ROUNDS = 15
@@ -138,7 +138,7 @@ def test_given_the_how_to_when_an_operator_does_what_it_says_then_every_question
             assert "fresh: generation" in service.probe("/readyz?verbose").text
             assert service.json("/v1/consumers")["consumers"] == [], "the operator let it be forgotten"
             live = subprocess.Popen(
-                [sys.executable, "-c", "from discovery.cli import main; main()", "watch", "--url", service.api],
+                [sys.executable, "-c", "from discovery.cli.app import main; main()", "watch", "--url", service.api],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -153,7 +153,7 @@ def test_given_the_how_to_when_an_operator_does_what_it_says_then_every_question
 
 def test_given_a_list_of_brokers_when_their_list_is_asked_for_then_a_script_gets_it_and_nothing_else() -> None:
     with MockCluster() as kafka:
-        command = [sys.executable, "-c", "from discovery.cli import main; main()", "bootstrap", "--bootstrap"]
+        command = [sys.executable, "-c", "from discovery.cli.app import main; main()", "bootstrap", "--bootstrap"]
         done = subprocess.run(
             [*command, kafka.bootstrap_servers], capture_output=True, text=True, timeout=DEADLINE, check=True
         )

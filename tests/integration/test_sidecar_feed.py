@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from discovery.cli import app
+from discovery.cli.app import app
 from discovery.core.errors import KafkaUnreachableError, StateError
 from discovery.core.model import (
     BrokerAddress,
@@ -28,11 +28,11 @@ from discovery.feed.choice import Limits, Mode
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.feed.service_client import ServiceClient
 from discovery.feed.sidecar import SidecarFeed
-from tests.fakes.cluster import FakeCluster, FakeNetwork
-from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
-from tests.fakes.service import FAST
-from tests.support import eventually
-from tests.support_service import ServiceProcess
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.gateway import FakeGatewayFactory, FakeVetter
+from tests.support.fakes.service import FAST
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess
 
 LIST = parse_bootstrap_servers("cluster-a-b1:9092,gone:9092")
 DEADLINE = 30
@@ -56,7 +56,7 @@ class Stage:
         self.service = self.new_service()
 
     def new_service(self) -> ServiceProcess:
-        program = ("-m", "tests.fakes.service_main")
+        program = ("-m", "tests.support.fakes.service_main")
         arguments = (str(self.folder / "state"), str(self.port), "1")
         return ServiceProcess(*arguments, log=self.folder / "service.log", program=program)
 

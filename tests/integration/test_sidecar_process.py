@@ -14,10 +14,10 @@ import httpx
 import pytest
 import trustme
 
-from discovery.localkafka.processes import resident_bytes
-from tests.ports import service_ports
-from tests.support import eventually
-from tests.support_service import ServiceProcess, serve_arguments, serving
+from discovery.localkafka.keeper.processes import resident_bytes
+from tests.support.helpers import eventually
+from tests.support.ports import service_ports
+from tests.support.service import ServiceProcess, serve_arguments, serving
 
 DEAD = "127.0.0.1:1,127.0.0.1:2"
 TOKEN = "a-token-of-sixteen"  # noqa: S105

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.exactly_once.chaos import line, run_seeds
+from tests.chaos.sink.chaos import line, run_seeds
 
 pytestmark = pytest.mark.kafka
 

@@ -10,10 +10,10 @@ from discovery.core.errors import ConfigError, SinkRefusedError, TransactionErro
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import GroupNotes, Note
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.sink.columns import LANE
-from spark_jobs.sink.ledger import transaction_of, until
-from spark_jobs.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
-from tests.sink_support import Sink
+from discovery.spark.sink.columns import LANE
+from discovery.spark.sink.ledger import transaction_of, until
+from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
+from tests.support.sink import Sink
 
 pytestmark = pytest.mark.kafka
 SECONDS = 30.0

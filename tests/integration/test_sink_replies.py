@@ -10,12 +10,12 @@ import pytest
 from discovery.core.errors import TransactionError
 from discovery.core.model import parse_bootstrap_servers
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.sink.ledger import SinkLedger
-from spark_jobs.sink.plan import SinkPlan
-from spark_jobs.sink.writer import LaneReport, LaneWriter, Outcome
-from tests.exactly_once.proxy import Api, Code, KafkaProxy, Rule
-from tests.sink_support import Sink, batches
-from tests.support import numbered
+from discovery.spark.sink.ledger import SinkLedger
+from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.writer import LaneReport, LaneWriter, Outcome
+from tests.chaos.sink.proxy import Api, Code, KafkaProxy, Rule
+from tests.support.helpers import numbered
+from tests.support.sink import Sink, batches
 
 pytestmark = pytest.mark.kafka
 WAIT_SECONDS = 30.0

@@ -9,11 +9,11 @@ from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[att
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
-from spark_jobs.sink.options import DEFAULT_LEDGER_TOPIC
-from spark_jobs.sink.writer import Outcome
-from tests.sink_support import Sink
-from tests.support import eventually
-from tests.support_acls import AUTHORIZER, PREFIXED, rule
+from discovery.spark.sink.options import DEFAULT_LEDGER_TOPIC
+from discovery.spark.sink.writer import Outcome
+from tests.support.acls import AUTHORIZER, PREFIXED, rule
+from tests.support.helpers import eventually
+from tests.support.sink import Sink
 
 pytestmark = pytest.mark.kafka
 USER, PASSWORD, TOPIC = "alice", "secret", "orders"

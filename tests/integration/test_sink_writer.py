@@ -11,20 +11,20 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
-from discovery.cli import app
+from discovery.cli.app import app
 from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
 from discovery.core.model import BrokerAddress
 from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from spark_jobs.sink import operate
-from spark_jobs.sink.ledger import SinkLedger, transaction_of, until
-from spark_jobs.sink.marker import CLOSED, Marker
-from spark_jobs.sink.preflight import forget
-from spark_jobs.sink.writer import LaneWriter, Outcome
-from tests.sink_support import Sink, batches, committed_values
-from tests.support import commit, eventually, numbered
-from tests.support_service import serving, wait_for
+from discovery.spark.sink import operator as operate
+from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.marker import CLOSED, Marker
+from discovery.spark.sink.preflight import forget
+from discovery.spark.sink.writer import LaneWriter, Outcome
+from tests.support.helpers import commit, eventually, numbered
+from tests.support.service import serving, wait_for
+from tests.support.sink import Sink, batches, committed_values
 
 pytestmark = pytest.mark.kafka
 SECONDS = 30.0

@@ -18,7 +18,7 @@ import pytest
 
 from deploy.package import build
 from discovery.localkafka.cluster import LocalKafka
-from tests.support import numbered, produce
+from tests.support.helpers import numbered, produce
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 READ = """

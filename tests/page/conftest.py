@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.page.browser import MISSING, browser, found
-from tests.support_service import ServiceProcess
+from tests.support.service import ServiceProcess
 
-PROGRAM = ("-m", "tests.fakes.service_main")
+PROGRAM = ("-m", "tests.support.fakes.service_main")
 
 
 @pytest.fixture(scope="session")

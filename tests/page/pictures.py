@@ -18,8 +18,8 @@ from playwright.sync_api import Browser
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.page.browser import NARROW, WIDE, Scheme, browser, opened
-from tests.support import eventually, produce
-from tests.support_service import ServiceProcess, serving
+from tests.support.helpers import eventually, produce
+from tests.support.service import ServiceProcess, serving
 
 DOCS = Path("docs/images")
 SHOWN = {

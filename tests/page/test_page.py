@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.page.browser import NARROW, WIDE, Scheme, opened
-from tests.support import eventually
-from tests.support_service import ServiceProcess
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess
 
 AXE = Path("build/axe/node_modules/axe-core/axe.min.js")
 PATIENCE = 60_000

@@ -1,4 +1,4 @@
-"""Every interleaving of a small world around `spark_jobs.source.cut`: one partition, Spark's logs, readers, a sink.
+"""Interleavings of a world around `discovery.spark.source.cuts.rules`: a partition, Spark's logs, readers, a sink.
 
 The rules explored are the real functions; what surrounds them is modelled: Spark, which logs a plan before it runs and
 replays the last one; attempts that overlap, ask late, lose answers and outlive their run; a driver that dies between
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicName, TopicPartition
-from spark_jobs.source import cut
-from spark_jobs.source.cut import CutRecord, Pending, Plan, PlannedRange, Settlement
+from discovery.spark.source.cuts import rules as cut
+from discovery.spark.source.cuts.rules import CutRecord, Pending, Plan, PlannedRange, Settlement
 from tests.property.exploring import put, trail
 
 TP = TopicPartition(TopicName("t"), 0)

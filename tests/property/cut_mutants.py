@@ -1,12 +1,15 @@
-"""Rules that look as good as those of `spark_jobs.source.cut` and lose or repeat rows: each drops one reason."""
+"""Rules that look as good as those of `discovery.spark.source.cuts.rules` and lose or repeat rows.
+
+Each drops one reason.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from discovery.core.model import TopicPartition
-from spark_jobs.source import cut
-from spark_jobs.source.cut import Pending, Plan, PlannedRange, Settlement
+from discovery.spark.source.cuts import rules as cut
+from discovery.spark.source.cuts.rules import Pending, Plan, PlannedRange, Settlement
 from tests.property.cut_model import World
 
 Ranges = Mapping[TopicPartition, PlannedRange]

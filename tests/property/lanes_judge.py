@@ -5,8 +5,8 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from spark_jobs.sink import lanes, marker
-from spark_jobs.sink.lanes import Compare, Refuse, Skip, Write
+from discovery.spark.sink import lanes, marker
+from discovery.spark.sink.lanes import Compare, Refuse, Skip, Write
 
 Row = tuple[int, int]
 """Batch and number inside it: what it means to be this row and no other."""
@@ -82,7 +82,7 @@ Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
 
 @cache
 def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> Verdict:
-    """Decide with `spark_jobs.sink.lanes.judge`, and under `onMismatch=fail`."""
+    """Decide with `discovery.spark.sink.lanes.judge`, and under `onMismatch=fail`."""
     attempt = lanes.Attempt(
         query_id=QUERY,
         batch_id=asked.batch,
@@ -105,7 +105,7 @@ def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> V
 
 @cache
 def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], day: int) -> Control:
-    """Write the control record with `spark_jobs.sink.marker.advanced`."""
+    """Write the control record with `discovery.spark.sink.marker.advanced`."""
     found = {number: known.real() for number, known in enumerate(markers[: control.lanes]) if known is not None}
     real = marker.advanced(control.real(), query_id=QUERY, batch_id=batch, markers=found, wall=day * DAY)
     days = tuple(wall // DAY for wall in real.lane_walls)

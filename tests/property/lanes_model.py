@@ -3,7 +3,7 @@
 What is modelled: Spark, which logs a plan before it runs, gives up on tasks that live on, replays the last batch and
 may lose its driver between any two steps; the transaction coordinator with epochs, transactions that are prepared and
 not complete, offsets that are committed and not yet materialised, and time-outs; a network that loses replies and
-delivers a second EndTxn late. What decides is the real `judge` of `spark_jobs.sink`. A task that dies is one that
+delivers a second EndTxn late. What decides is the real `judge` of `discovery.spark.sink`. A task that dies is one that
 takes no further step, so that death at every step needs no step of its own. Of epochs only one thing matters: whether
 one is still the lane's current one. A state is a value; `explore` walks all of them breadth first: the first violation
 found is a shortest one.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_jobs.sink.marker import CLOSED
+from discovery.spark.sink.marker import CLOSED
 from tests.property.exploring import put, trail
 from tests.property.lanes_judge import Asked, Control, Judge, Marker, Row, Verdict, advanced, real_judge
 

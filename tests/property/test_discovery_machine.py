@@ -11,9 +11,9 @@ from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle, Picture
 from discovery.loop.interest import Interest
 from discovery.store.codec import Saved, decode, encode
-from tests.fakes.calls import InlineCalls
-from tests.fakes.cluster import FakeCluster, FakeNetwork, Health
-from tests.fakes.gateway import FakeGatewayFactory, FakeVetter
+from tests.support.fakes.calls import InlineCalls
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
+from tests.support.fakes.gateway import FakeGatewayFactory, FakeVetter
 
 TOPIC = TopicName("t")
 BROKERS = st.integers(1, 5)

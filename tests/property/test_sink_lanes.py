@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.core.errors import SinkRefusedError
-from spark_jobs.sink.lanes import (
+from discovery.spark.sink.lanes import (
     RETENTION_SECONDS,
     Attempt,
     Compare,
@@ -22,7 +22,7 @@ from spark_jobs.sink.lanes import (
     refused,
     settle,
 )
-from spark_jobs.sink.marker import CLOSED, Control, Marker
+from discovery.spark.sink.marker import CLOSED, Control, Marker
 
 NOW = 1_700_000_000
 ATTEMPT = Attempt(query_id="q", batch_id=8, lane=1, lanes=2, attempt="a", wall_seconds=NOW)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.core.errors import StateError
-from spark_jobs.sink.marker import MAX_BYTES, MAX_LANES, Control, Fingerprint, Marker, advanced
+from discovery.spark.sink.marker import MAX_BYTES, MAX_LANES, Control, Fingerprint, Marker, advanced
 
 MARKER = Marker(
     query_id="q", batch_id=7, lanes=2, rows=3, fingerprint="00ff", attempt="1.0.9", wall_seconds=1_700_000_000,

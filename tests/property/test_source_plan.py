@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from discovery.core.model import TopicPartition
 from discovery.feed.base import PartitionView
-from discovery.fetch import FetchRange
-from spark_jobs.source.offsets import EARLIEST, LATEST, parse_offsets, same_or, to_json
-from spark_jobs.source.pack import RECORDS_PER_TASK, LedRange, pack, split
-from spark_jobs.source.plan import Limits, OnParked, plan_end
-from tests.fakes.feed import partition_view, tp
+from discovery.spark.fetch import FetchRange
+from discovery.spark.source.planning.offsets import EARLIEST, LATEST, parse_offsets, same_or, to_json
+from discovery.spark.source.planning.plan import Limits, OnParked, plan_end
+from discovery.spark.source.planning.tasks import RECORDS_PER_TASK, LedRange, pack, split
+from tests.support.fakes.feed import partition_view, tp
 
 partitions = st.builds(tp, st.integers(0, 12), st.sampled_from(["a", "b", "topic-c"]))
 offsets = st.dictionaries(partitions, st.integers(0, 2**62))

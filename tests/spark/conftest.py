@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.jars import native_connector_jars
-from spark_jobs.jobs.running import STREAM_SETTINGS
-from tests.spark.support_fixtures import _driver, _six_brokers, breakable, driver, start_query
-from tests.support import eventually
+from discovery.localkafka.jars.download import native_connector_jars
+from discovery.spark.jobs.running import STREAM_SETTINGS
+from tests.support.helpers import eventually
+from tests.support.spark.fixtures import _driver, _six_brokers, breakable, driver, start_query
 
 __all__ = ["_driver", "_six_brokers", "breakable", "driver", "start_query"]
 

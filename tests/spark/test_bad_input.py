@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.kafka_fixtures import KafkaFactory
 from tests.spark.conftest import ReadStream
-from tests.spark.support_native import per_partition
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.spark.native import per_partition
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}

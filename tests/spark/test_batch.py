@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.kafka_fixtures import KafkaFactory
-from tests.spark.support_native import delete_records, fill, rows, written
-from tests.support import numbered, produce
+from tests.support.helpers import numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.spark.native import delete_records, fill, rows, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.source.cut import CutRecord
-from spark_jobs.source.ledger_file import read_ledger
-from tests.spark.support_driver import Query, SparkDriver, joined
-from tests.spark.support_fixtures import StartQuery, replicas
-from tests.spark.support_oracle import Load, Row, assert_exactly_once
-from tests.support import eventually, numbered, produce
+from discovery.spark.source.cuts.ledger_file import read_ledger
+from discovery.spark.source.cuts.rules import CutRecord
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.spark.driver import Query, SparkDriver, joined
+from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.oracle import Load, Row, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 ALL_SIX = (1, 2, 3, 4, 5, 6)

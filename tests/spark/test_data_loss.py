@@ -4,8 +4,8 @@ import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.spark.support_native import BOTH, delete_records
-from tests.support import numbered, produce
+from tests.support.helpers import numbered, produce
+from tests.support.spark.native import BOTH, delete_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}

@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.jobs.dau import main
-from spark_jobs.jobs.dau_events import classify
-from spark_jobs.jobs.dau_options import DauOptions
-from spark_jobs.jobs.dau_query import BatchWriter, start_query
-from spark_jobs.jobs.dau_store import DauStore
-from tests.support import eventually, produce
+from discovery.spark.jobs.dau_events import classify
+from discovery.spark.jobs.dau_options import DauOptions
+from discovery.spark.jobs.dau_query import BatchWriter, start_query
+from discovery.spark.jobs.dau_store import DauStore
+from spark_jobs.dau import main
+from tests.support.helpers import eventually, produce
 
 pytestmark = pytest.mark.spark
 
@@ -208,7 +208,7 @@ class Process:
     def __init__(self, folder: Path, bootstrap_servers: str, topic: str) -> None:
         self.database = folder / "dau.db"
         self._log = folder / "job.log"
-        self._command = [sys.executable, "-m", "spark_jobs.jobs.dau", "--bootstrap-servers", bootstrap_servers]
+        self._command = [sys.executable, "spark_jobs/dau.py", "--bootstrap-servers", bootstrap_servers]
         self._command += [
             "--topic",
             topic,

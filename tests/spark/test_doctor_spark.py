@@ -11,7 +11,7 @@ from discovery.core.policy import Policy
 from discovery.doctor.diagnose import diagnose
 from discovery.doctor.examine import examine
 from discovery.doctor.inputs import described
-from tests.faults import refused_port
+from tests.support.faults import refused_port
 
 pytestmark = pytest.mark.spark
 API_SECONDS = 2.0

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from discovery.core.model import BrokerAddress
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
-from tests.support_endpoint import CONSUMER, PRODUCER, brokers_at, endpoint_to, kafka_tool
+from tests.support.endpoint import CONSUMER, PRODUCER, brokers_at, endpoint_to, kafka_tool
+from tests.support.helpers import eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

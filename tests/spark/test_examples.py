@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_native import BOTH, KEPT, timed
-from tests.support import eventually, produce
+from tests.support.helpers import eventually, produce
+from tests.support.spark.native import BOTH, KEPT, timed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

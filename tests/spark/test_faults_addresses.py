@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
-from tests.kafka_fixtures import KafkaFactory
-from tests.spark.support_driver import SparkDriver, joined
-from tests.spark.support_fixtures import StartQuery, replicas
-from tests.spark.support_oracle import Load, assert_exactly_once
-from tests.support import eventually, numbered, produce
-from tests.support_usurper import Usurper
+from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
+from tests.support.foreign_broker import Usurper
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.spark.driver import SparkDriver, joined
+from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.oracle import Load, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -3,10 +3,10 @@
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_driver import SparkDriver
-from tests.spark.support_fixtures import StartQuery, replicas
-from tests.spark.support_oracle import Load, assert_exactly_once
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.spark.driver import SparkDriver
+from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.oracle import Load, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 ALL_SIX = (1, 2, 3, 4, 5, 6)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_fixtures import StartQuery, replicas
-from tests.spark.support_oracle import Load, Row, assert_exactly_once
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.oracle import Load, Row, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

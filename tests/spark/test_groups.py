@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.support import commit, eventually, numbered, produce
+from tests.support.helpers import commit, eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

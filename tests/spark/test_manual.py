@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.manual import long_run
-from tests.manual.markdown import Block, pages
-from tests.manual.stage import WITH_SPARK, Stage, is_shell, staged, to_play
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.manual import long_run
+from tests.support.manual.markdown import Block, pages
+from tests.support.manual.stage import WITH_SPARK, Stage, is_shell, staged, to_play
 
 pytestmark = [
     pytest.mark.kafka,

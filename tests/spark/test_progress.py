@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.progress.listener import SourceProgress
+from discovery.spark.progress.listener import SourceProgress
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

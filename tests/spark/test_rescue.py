@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.jars import native_connector_jars
-from spark_jobs.supervise import Report, run_query
-from spark_jobs.supervise.desk import Desk
-from tests.spark.support_standalone import standalone
-from tests.support import eventually, produce
-from tests.support_endpoint import CONSUMER, properties_file, tool_command
+from discovery.localkafka.jars.download import native_connector_jars
+from discovery.spark.supervise import Report, run_query
+from discovery.spark.supervise.list_vetting import Desk
+from tests.support.endpoint import CONSUMER, properties_file, tool_command
+from tests.support.helpers import eventually, produce
+from tests.support.spark.standalone import standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from discovery.config.client_options import map_client_options
-from discovery.config.material import open_stores
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import map_client_options
 from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, Verdict
 from discovery.core.policy import Policy
-from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.cache import close_all
-from discovery.kafka.vet import LibrdkafkaVetter
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
-from tests.manual import long_run
-from tests.manual.markdown import blocks
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from discovery.spark.fetch.cache import close_all
 from tests.spark.conftest import Reading, ReadStream
-from tests.spark.support_driver import SparkDriver
-from tests.support import numbered, produce
-from tests.support_endpoint import CONSUMER, endpoint_to, kafka_tool, properties_file
-from tests.support_tls import (
+from tests.support.endpoint import CONSUMER, endpoint_to, kafka_tool, properties_file
+from tests.support.helpers import numbered, produce
+from tests.support.manual import long_run
+from tests.support.manual.markdown import blocks
+from tests.support.spark.driver import SparkDriver
+from tests.support.tls import (
     EXPIRED,
     KEY_PASSWORD,
     LOGIN,

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.support import eventually
-from tests.support_service import ServiceProcess, serve_arguments
+from tests.support.helpers import eventually
+from tests.support.service import ServiceProcess, serve_arguments
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 DEADLINE = 60

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.sink import exactly_once, with_lanes
-from tests.sink_support import committed_values
-from tests.support import numbered, produce
+from discovery.spark.sink import exactly_once, with_lanes
+from tests.support.helpers import numbered, produce
+from tests.support.sink import committed_values
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 QUERY_SECONDS = 120

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.jobs import copy, dau_options, dau_query, ip_visits
-from spark_jobs.jobs.dau_kafka import kafka_writer
-from spark_jobs.jobs.dau_options import KafkaOutput
-from tests.sink_support import committed_values
-from tests.support import produce
+from discovery.spark.jobs import dau_options, dau_query
+from discovery.spark.jobs.dau_kafka import kafka_writer
+from discovery.spark.jobs.dau_options import KafkaOutput
+from spark_jobs import copy_topic as copy
+from spark_jobs import ip_visits
+from tests.support.helpers import produce
+from tests.support.sink import committed_values
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 JOB_SECONDS = 240

@@ -4,10 +4,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from spark_jobs.sink import with_lanes
-from tests.sink_support import committed_values
+from discovery.spark.sink import with_lanes
 from tests.spark.test_sink import Copy, copy
-from tests.support import numbered
+from tests.support.helpers import numbered
+from tests.support.sink import committed_values
 
 __all__ = ["copy"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

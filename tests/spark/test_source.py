@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from spark_jobs.checkpoint.files import Writer, read_checkpoint
-from spark_jobs.checkpoint.judge import judge
+from discovery.spark.checkpoint.read import Writer, read_checkpoint
+from discovery.spark.checkpoint.verify import judge
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.kafka_fixtures import KafkaFactory
 from tests.spark.conftest import ReadStream
-from tests.support import eventually, numbered, produce
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}

@@ -12,12 +12,12 @@ from confluent_kafka import Message, Producer
 
 from discovery.core.errors import DataLossError, GatewayError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
-from discovery.fetch import FetchRange, FetchSettings, fetch
-from discovery.fetch.schema import schema
 from discovery.localkafka.cluster import LocalKafka
-from tests.kafka_fixtures import KafkaFactory
-from tests.support import eventually, numbered, produce
-from tests.support_fetch import closed_consumers, end_of, range_of
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from discovery.spark.fetch.schema import schema
+from tests.support.fetch import closed_consumers, end_of, range_of
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.kafka_fixtures import KafkaFactory
 
 __all__ = ["closed_consumers"]
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
-from tests.spark.support_native import BOTH, fill, in_order, stays, written
-from tests.support import numbered, produce
+from tests.support.helpers import numbered, produce
+from tests.support.spark.native import BOTH, fill, in_order, stays, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}

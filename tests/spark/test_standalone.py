@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.support_driver import BUG_PHRASE, SparkDriver
-from tests.spark.support_fixtures import replicas
-from tests.spark.support_oracle import Load, assert_exactly_once
-from tests.spark.support_standalone import standalone
-from tests.support import eventually
+from tests.support.helpers import eventually
+from tests.support.spark.driver import BUG_PHRASE, SparkDriver
+from tests.support.spark.fixtures import replicas
+from tests.support.spark.oracle import Load, assert_exactly_once
+from tests.support.spark.standalone import standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.support import produce
+from tests.support.helpers import produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from discovery.localkafka.jars import kafka_jars
+from discovery.localkafka.jars.download import kafka_jars
 from tests.deploy.tools import find
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 CACHE = Path("build/stack").resolve()
 _FILES = Path(__file__).parent / "standins"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 _BOOT = Path(__file__).with_name("machine.sh").resolve()
 _NEEDED = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "systemctl": "systemd",

@@ -20,7 +20,7 @@ from deploy.generate import as_yaml
 from deploy.source.rules import groups, sixtieth
 from discovery.localkafka.ports import reserve_ports
 from tests.deploy.tools import tool
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 _TEMPLATES = Path("/usr/share/prometheus/alertmanager/default.tmpl")
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from discovery.cli import main
+from discovery.cli.app import main
 from discovery.loop.cycle import Cycle
 
 _going = threading.Event()

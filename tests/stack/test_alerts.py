@@ -25,10 +25,10 @@ from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from tests.deploy.runbooks import SHOWS, found, run, sh_blocks, variables
-from tests.ports import service_ports
 from tests.stack.monitoring import Heard, monitoring
-from tests.support import eventually
-from tests.support_service import ServiceProcess
+from tests.support.helpers import eventually
+from tests.support.ports import service_ports
+from tests.support.service import ServiceProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.expects_bug, pytest.mark.timeout(1500)]
 _DEADLINE_SECONDS = 120.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.stack.engine import CACHE, Engine, build_standins, containers, engine
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 _UP = "core,alerts"
 """Grafana is in no package of Debian and cannot be pulled here: its service is left out."""

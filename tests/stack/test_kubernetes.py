@@ -19,7 +19,7 @@ from tests.deploy.tools import find
 from tests.stack.engine import base_archive
 from tests.stack.images import Image, installed_layer, write_archive
 from tests.stack.kube.node import Node, missing, node
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 pytestmark = [pytest.mark.timeout(900)]
 SPARK = Path("deploy/kubernetes/spark")

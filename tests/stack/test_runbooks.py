@@ -12,9 +12,9 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.ports import reserve_ports
 from discovery.localkafka.properties import ClusterSettings
 from tests.deploy.runbooks import SAYS, console_commands, found, run, sh_blocks, variables
-from tests.manual.markdown import blocks
 from tests.stack.machine import Machine, machine
-from tests.support import eventually
+from tests.support.helpers import eventually
+from tests.support.manual.markdown import blocks
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 _PAGE = Path("docs/how-to/deploy-systemd.md")

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 from discovery.core.errors import ConfigError
-from discovery.localkafka.artifacts import ArtifactSet, Dependency
-from discovery.localkafka.jars import ensure
-from discovery.localkafka.java import java_command
+from discovery.localkafka.jars.artifacts import ArtifactSet, Dependency
+from discovery.localkafka.jars.download import ensure
+from discovery.localkafka.jars.java import java_command
 
 _HERE = Path(__file__).parent
 _CLASSES = Path("build/peers/classes")

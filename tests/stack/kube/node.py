@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.tools import find
-from tests.support import eventually
+from tests.support.helpers import eventually
 
 _NODE = Path(__file__).with_name("node.sh").resolve()
 _TOOLS = Path("build/tools").resolve()

@@ -1,0 +1,128 @@
+"""`kafka-discovery removal`: may these brokers be removed, and are they?"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from discovery.cli.follow import ClusterName, TokenFile, Url
+from discovery.config.flags import AsJson
+from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.core.model import BrokerId, Verdict
+from discovery.core.policy import Policy
+from discovery.core.prediction.removal import RemovalFacts, judge, parse_broker_ids, verify
+from discovery.core.prediction.removal_report import plan_text, removal_document, text_lines
+from discovery.doctor.inputs import described
+from discovery.feed.service_client import ServiceClient, ServiceSilentError, read_token
+
+EXIT = {"safe": 0, "not": 1, "unknown": 4}
+_URL = "http://127.0.0.1:9463"
+_STYLES = {"✗": "bold red", "!": "yellow", "?": "yellow", "✓": "bold green", "·": "", "→": "cyan"}
+
+
+def removal(  # noqa: PLR0917 - typer's options
+    brokers: Annotated[str, typer.Option("--brokers", help="The ids in question: 9,10,11,12.")],
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", help="Ask this cluster instead of a service; checks this list too.")
+    ] = None,
+    properties: Annotated[
+        Path | None, typer.Option("--properties", help="Java properties: how to log in, with --bootstrap.")
+    ] = None,
+    url: Url = _URL,
+    cluster: ClusterName = "default",
+    token_file: TokenFile = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, max=60, help="Seconds Kafka may take.")] = 10.0,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Write where replicas should go, for kafka-reassign-partitions.")
+    ] = None,
+    *,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="They come back: fewer copies meanwhile will do.")
+    ] = False,
+    verify_done: Annotated[
+        bool, typer.Option("--verify", help="They were removed: is it complete, is all well?")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether brokers may be removed; exit code 0 safe, 1 not, 4 unknown."""
+    leaving = parse_broker_ids(brokers, option="--brokers")
+    if temporary and verify_done:
+        raise ConfigError(
+            "--temporary and --verify contradict each other: a removal that is temporary is never complete"
+        )
+    if bootstrap is None and properties is None:
+        document = _of_service(url, cluster, token_file, brokers, timeout, temporary=temporary, verifies=verify_done)
+    else:
+        facts = _surveyed(bootstrap, properties, leaving, timeout)
+        found = verify(facts, leaving) if verify_done else judge(facts, leaving, temporary=temporary)
+        document = removal_document(found, facts, temporary=temporary, verified=verify_done)
+        document["note"] = "no service was asked: the lists of its consumers were not looked at"
+    if plan is not None:
+        _write(plan, document)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        _show(document)
+    raise typer.Exit(EXIT[document["verdict"]])
+
+
+def _of_service(
+    url: str, cluster: str, token_file: Path | None, brokers: str, timeout: float, *, temporary: bool, verifies: bool
+) -> dict[str, Any]:
+    client = ServiceClient(url, cluster=cluster, token=read_token(token_file) if token_file else None)
+    try:
+        return client.removal(brokers, temporary=temporary, verify=verifies, timeout_seconds=timeout)
+    except (ServiceSilentError, KafkaUnreachableError) as error:
+        doubt = f"{error}; start a service with `kafka-discovery serve`, or use --bootstrap."
+        facts = RemovalFacts(brokers=(), topics=(), doubts=(doubt,))
+        found = judge(facts, parse_broker_ids(brokers), temporary=temporary)
+        return removal_document(found, facts, temporary=temporary, verified=verifies)
+    finally:
+        client.close()
+
+
+def _surveyed(
+    bootstrap: str | None, properties: Path | None, leaving: frozenset[BrokerId], timeout: float
+) -> RemovalFacts:
+    # librdkafka is needed by few commands.
+    from discovery.doctor.examine import examine  # noqa: PLC0415
+    from discovery.kafka.confluent import ConfluentGatewayFactory  # noqa: PLC0415
+    from discovery.kafka.survey import survey  # noqa: PLC0415
+
+    what = described(bootstrap=bootstrap, properties=properties)
+    limits = Policy(connect_timeout_seconds=min(2.0, timeout), request_timeout_seconds=min(5.0, timeout))
+    seen = examine(what.addresses, what.options, limits)
+    home = seen.cluster_ids[0] if seen.cluster_ids else None
+    everybody = (*seen.listed, *seen.advertised)
+    living = [one.address for one in everybody if one.verdict is Verdict.ALIVE and one.cluster_id == home]
+    return survey(
+        ConfluentGatewayFactory(what.options, limits),
+        living,
+        leaving,
+        timeout_seconds=timeout,
+        lists={"the list given here": what.addresses},
+        dead=[one.address for one in everybody if one.address not in living],
+    )
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for mark, line in text_lines(document):
+        console.print(Text.assemble((f"{mark} ", _STYLES[mark]), line))
+    if "note" in document:
+        console.print(Text(f"· {document['note']}"))
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    if not document["plan"]:
+        raise ConfigError(
+            "--plan: there is no replica to move, or not enough brokers to move to; see the verdict without --plan"
+        )
+    try:
+        path.write_text(plan_text(document["plan"]) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--plan: {path} cannot be written: {error.strerror}; name another file") from error

@@ -1,0 +1,158 @@
+"""Reads key and trust stores of the JVM into PEM text, once, where the query is planned; workers get the text.
+
+PEM and PKCS#12 are read here (`cryptography`); the JVM's own JKS form is turned into PKCS#12 by Java's `keytool`,
+which comes with the Java that Spark needs.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discovery.config.client.keytool import KeytoolError, as_pkcs12, trusted_certificates
+from discovery.config.client.options import ClientOptions
+from discovery.config.client.stores import Side, StoreFile, certificates_in, keys_in
+from discovery.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+_MAX_BYTES = 16 << 20
+_JKS, _JCEKS, _DER, _PEM = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x30", b"-----BEGIN"
+_WRONG_PASSWORD = "the password does not open it; correct"  # noqa: S105 - a sentence
+
+
+def open_stores(options: ClientOptions) -> ClientOptions:
+    """Read the stores that `options` names and put what is in them in their place.
+
+    The file's content decides how it is read, whatever its declared type; so a store that a JVM opens is opened here.
+
+    Returns:
+        Options that need no file, and hold no password of a store; the same object if there was nothing to read.
+
+    Raises:
+        ConfigError: a file is missing, unreadable, locked by another password, empty, or of a form nobody can read;
+            names option and file, never a password.
+
+    Runs: driver, once per query and process; blocks for milliseconds, 1-2 s for each JKS store (a JVM starts).
+    """
+    if not options.stores:
+        return options
+    properties = dict(options.librdkafka)
+    for store in options.stores:
+        with _blaming(store):
+            properties |= _trust(store) if store.side is Side.TRUST else _key(store)
+    if "ENCRYPTED" not in properties.get("ssl.key.pem", "ENCRYPTED"):
+        properties.pop("ssl.key.password", None)
+    return replace(options, librdkafka=properties, stores=())
+
+
+@contextlib.contextmanager
+def _blaming(store: StoreFile) -> Iterator[None]:
+    where = f"{store.option()}: {store.location}"
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{where}: {error.strerror or error}; the file must be readable where the query is planned"
+        ) from None
+    except KeytoolError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _trust(store: StoreFile) -> dict[str, str]:
+    data = _read(store)
+    if _PEM in data:
+        found = certificates_in(data.decode("utf-8", "replace"))
+    elif data.startswith((_JKS, _JCEKS)):
+        found = trusted_certificates(store)
+    else:
+        opened = _open_pkcs12(data, store)
+        found = _pem_of(opened, own=True)
+    if not found:
+        raise ConfigError(f"{store.option()}: {store.location} holds no certificate; import the authority's into it")
+    return {"ssl.ca.pem": found}
+
+
+def _key(store: StoreFile) -> dict[str, str]:
+    data = _read(store)
+    if _PEM in data:
+        return _pem_key(data.decode("utf-8", "replace"), store)
+    if data.startswith((_JKS, _JCEKS)):
+        data, store = as_pkcs12(store)
+    opened = _open_pkcs12(data, store)
+    if opened.key is None or opened.cert is None:
+        raise ConfigError(f"{store.option()}: {store.location} holds no private key with its certificate")
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - workers never need it
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    key = opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return {"ssl.key.pem": key, "ssl.certificate.pem": _pem_of(opened, own=True)}
+
+
+def _pem_key(text: str, store: StoreFile) -> dict[str, str]:
+    keys, chain = keys_in(text), certificates_in(text)
+    if len(keys) != 1 or not chain:
+        raise ConfigError(
+            f"{store.option()}: {store.location} holds {len(keys)} private keys and "
+            f"{chain.count('BEGIN')} certificates; it needs one key, then its certificate chain"
+        )
+    _check_key(keys[0], store)
+    return {"ssl.key.pem": keys[0], "ssl.certificate.pem": chain}
+
+
+def _check_key(key: str, store: StoreFile) -> None:
+    """Refuse a wrong password here: librdkafka would say "bad decrypt", and on every worker."""
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - workers never need it
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    option = f"{store.prefix}ssl.key.password"
+    locked = "ENCRYPTED" in key
+    if locked and not store.key_password:
+        raise ConfigError(f"{option}: it is missing; the key in {store.location} is encrypted")
+    try:
+        load_pem_private_key(key.encode(), store.key_password.encode() if locked and store.key_password else None)
+    except UnsupportedAlgorithm:
+        return  # OpenSSL inside librdkafka may know it
+    except (ValueError, TypeError):
+        what = "the password does not open the key in" if locked else "nothing can read the key in"
+        raise ConfigError(f"{option}: {what} {store.location}") from None
+
+
+def _read(store: StoreFile) -> bytes:
+    path = Path(store.location)
+    if path.is_file() and path.stat().st_size > _MAX_BYTES:
+        raise ConfigError(f"{store.option()}: {path} is larger than {_MAX_BYTES >> 20} MiB: not a key or trust store")
+    data = path.read_bytes()
+    if not (data.startswith((_JKS, _JCEKS, _DER)) or _PEM in data):
+        raise ConfigError(
+            f"{store.option()}: {path} is neither PEM, PKCS12 nor JKS; convert it with keytool or openssl"
+        )
+    return data
+
+
+def _open_pkcs12(data: bytes, store: StoreFile) -> "PKCS12KeyAndCertificates":
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415 - workers never need it
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the ciphers of old stores, which their users cannot change here
+            return load_pkcs12(data, store.password.encode() if store.password else None)
+    except ValueError:
+        raise ConfigError(
+            f"{store.option()}: {store.location}: {_WRONG_PASSWORD} {store.option('password')} "
+            "(or the file is damaged, or no PKCS12)"
+        ) from None
+
+
+def _pem_of(opened: "PKCS12KeyAndCertificates", *, own: bool) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - workers never need it
+
+    first = [opened.cert] if own and opened.cert is not None else []
+    found = [*first, *opened.additional_certs]
+    return "".join(item.certificate.public_bytes(Encoding.PEM).decode() for item in found)

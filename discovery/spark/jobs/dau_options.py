@@ -1,0 +1,129 @@
+"""The command line of the daily-active-users job, read into one frozen value."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import parse_bootstrap_servers
+from discovery.spark.jobs.arguments import Parser, local_folder, pairs, positive, seconds, topic_name
+from discovery.spark.jobs.dau_store import parse_output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOutput:
+    """Results as records of a topic, each once."""
+
+    topic: str
+    dead_letter_topic: str
+    sink_id: str = "dau"
+    lanes: int = 1
+    sink_options: tuple[tuple[str, str], ...] = ()
+    create_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DauOptions:
+    """Everything the job needs to know."""
+
+    bootstrap_servers: str
+    topic: str
+    output: Path | KafkaOutput
+    checkpoint: str
+    allowed_lateness_seconds: float = 86_400.0
+    trigger_interval_seconds: float = 1.0
+    available_now: bool = False
+    starting_offsets: str = "earliest"
+    max_offsets_per_trigger: int | None = None
+    on_parked: str = "continue"
+    source_id: str | None = None
+    state_dir: Path | None = None
+    source_format: str = "kafka-discovery"
+    source_options: tuple[tuple[str, str], ...] = ()
+    master: str | None = None
+    spark_options: tuple[tuple[str, str], ...] = ()
+    progress_file: Path | None = None
+
+
+def parse_arguments(arguments: Sequence[str]) -> DauOptions:
+    """Read the command line.
+
+    Raises:
+        ConfigError: an option is unknown, missing, wrong or in conflict; names option, value and remedy.
+        SystemExit: `--help` was asked for.
+
+    Runs: main thread; looks at the file system.
+    """
+    given = _parser().parse_args(arguments)
+    parse_bootstrap_servers(given.bootstrap_servers, option="--bootstrap-servers")
+    if given.available_now and given.trigger_interval is not None:
+        raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
+    return DauOptions(
+        bootstrap_servers=given.bootstrap_servers,
+        topic=topic_name(given.topic, "--topic"),
+        output=_output(given),
+        checkpoint=local_folder(given.checkpoint),
+        allowed_lateness_seconds=seconds(given.allowed_lateness, "--allowed-lateness"),
+        trigger_interval_seconds=seconds(given.trigger_interval or "1 second", "--trigger-interval"),
+        available_now=given.available_now,
+        starting_offsets=given.starting_offsets,
+        max_offsets_per_trigger=positive(given.max_offsets_per_trigger, "--max-offsets-per-trigger"),
+        on_parked=given.on_parked,
+        source_id=given.source_id,
+        state_dir=given.state_dir and given.state_dir.absolute(),
+        source_format=given.format,
+        source_options=pairs(given.source_option, "--source-option"),
+        master=given.master,
+        spark_options=pairs(given.conf, "--conf"),
+        progress_file=given.progress_file and given.progress_file.absolute(),
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="dau", description="Count daily active users, exactly, from a Kafka topic.", allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
+    add("--topic", required=True, help="topic with JSON events {event_id, user_id, ip, ts}")
+    add("--output", required=True, metavar="sqlite:///FILE|kafka", help="where the results go")
+    add("--output-topic", help="with --output kafka: the topic of the results; it must exist")
+    add("--dead-letter-topic", help="with --output kafka: the topic of malformed events (default: the results')")
+    add("--sink-id", help="with --output kafka: name of the sink, of this query alone (default: dau)")
+    add("--lanes", metavar="N", help="with --output kafka: tasks that write, one transaction each (default: 1)")
+    add("--sink-option", action="append", metavar="NAME=VALUE", help="with --output kafka: an option of the sink")
+    add("--create-topics", action="store_true", default=None, help="with --output kafka: make missing topics")
+    add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per output")
+    add("--allowed-lateness", default="1 day", metavar="TIME", help="how late an event may come (default: 1 day)")
+    add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second; 0s: none)")
+    add("--available-now", action="store_true", help="count what is there, then end")
+    add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
+    add("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
+    add("--on-parked", choices=("continue", "hold"), default="continue", help="while a partition has no leader")
+    add("--source-id", help="name of this source; its state is kept under it")
+    add("--state-dir", type=Path, metavar="DIR", help="where the last good view of the cluster is kept")
+    add("--source-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the source")
+    add("--format", default="kafka-discovery", help="Spark source to read with (default: kafka-discovery)")
+    add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
+    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+    return parser
+
+
+def _output(given: Namespace) -> Path | KafkaOutput:
+    kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option", "create_topics")
+    if given.output != "kafka":
+        if odd := [name for name in kafkas if getattr(given, name) is not None]:
+            raise ConfigError(f"--{odd[0].replace('_', '-')}: it has no effect without --output kafka; leave it out")
+        return parse_output(given.output)
+    if given.output_topic is None:
+        raise ConfigError("--output-topic: required with --output kafka; name an existing topic")
+    return KafkaOutput(
+        topic=topic_name(given.output_topic, "--output-topic"),
+        dead_letter_topic=topic_name(given.dead_letter_topic or given.output_topic, "--dead-letter-topic"),
+        sink_id=given.sink_id or "dau",
+        lanes=positive(given.lanes, "--lanes") or 1,
+        sink_options=pairs(given.sink_option or (), "--sink-option"),
+        create_topics=bool(given.create_topics),
+    )

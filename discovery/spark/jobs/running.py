@@ -1,0 +1,250 @@
+"""What every job does around its query: a session, signals, an end in one line."""
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from discovery.core import errors
+from discovery.core.model import TopicName
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Access
+from discovery.spark.jobs.arguments import Job
+from discovery.spark.jobs.progress_log import ProgressLog
+from discovery.spark.sink.checks import living_brokers
+from discovery.spark.sink.options import parse_options
+
+
+class _HasJob(Protocol):
+    @property
+    def job(self) -> Job: ...
+
+
+Options = TypeVar("Options", bound=_HasJob)
+_POLL_SECONDS = 0.2
+_ANSWER_SECONDS = 30.0
+_OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
+_REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+"""Says why a query failed with a stack trace of its own; the job says it in one line."""
+_MIN_LOCAL_SLOTS = 2
+"""A task that waits for a dead leader holds its slot; one more keeps the rest going."""
+STREAM_SETTINGS = {
+    # Days begin at midnight UTC, wherever the job runs.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # State leaves with the next data; an extra batch without any would only delay it.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""What exact counting needs of any session."""
+
+
+def make_session(name: str, *, master: str | None, settings: Sequence[tuple[str, str]]) -> SparkSession:
+    """Start Spark, or take the session spark-submit prepared, with what exact counting needs.
+
+    Runs: main thread, once; blocks for the start of a JVM (about 5 s).
+    """
+    # Without it the source's runner starts the system's interpreter, which lacks our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for setting, value in STREAM_SETTINGS.items():
+        builder = builder.config(setting, value)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master or not submitted:
+        slots = max(_MIN_LOCAL_SLOTS, os.cpu_count() or 1)
+        # A task of its own that fails is repeated on a cluster; here it would end the query: one retry.
+        master = master or f"local[{slots},2]"
+        builder = builder.master(master)
+        if master.startswith("local"):
+            builder = (
+                builder.config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.sql.shuffle.partitions", str(_MIN_LOCAL_SLOTS))
+            )
+    for setting, value in settings:
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN" if submitted else "ERROR")
+    _mute(session, _REPORTED_BY_US)
+    return session
+
+
+def _mute(session: SparkSession, logger: str) -> None:
+    configurator: Any = session.sparkContext._jvm.org.apache.logging.log4j.core.config.Configurator  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    level: Any = session.sparkContext._jvm.org.apache.logging.log4j.Level  # type: ignore[union-attr]  # noqa: SLF001
+    configurator.setLevel(logger, level.OFF)
+
+
+def ended(job: str, act: Callable[[], None]) -> int:
+    """Run a job; whatever ends it on purpose is one line on stderr.
+
+    Returns:
+        0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka unreachable.
+
+    Runs: main thread; blocks as long as `act`.
+    """
+    try:
+        act()
+    except errors.DiscoveryError as error:
+        print(f"{job}: {error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        return error.exit_code
+    except PySparkException as error:
+        known = own_error(str(error))
+        print(f"{job}: the query failed: {known or error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        return known.exit_code if known else 1
+    return 0
+
+
+def run_job(
+    name: str,
+    arguments: Sequence[str] | None,
+    parse: Callable[[Sequence[str]], Options],
+    start: Callable[[SparkSession, Options], StreamingQuery],
+) -> int:
+    """Run a job from topic to topic until it is stopped; a user's mistake is one line and exit code 2.
+
+    Args:
+        name: The job's module.
+        arguments: The command line; None: this process's own.
+        parse: Reads it.
+        start: Starts the query.
+
+    Returns:
+        The exit code, see `ended`.
+
+    Runs: main thread of a driver process; blocks until the query ends or SIGTERM or SIGINT comes.
+    """
+
+    def run() -> None:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        run_query(name.replace("_", "-"), options.job, lambda session: start(session, options))
+
+    return ended(name, run)
+
+
+def timed(writer: DataStreamWriter, job: Job) -> DataStreamWriter:
+    """Set the trigger that the command line asks for.
+
+    Runs: driver.
+    """
+    if job.available_now:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{int(job.trigger_interval_seconds * 1_000)} milliseconds")
+
+
+def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuery]) -> None:
+    """Run a query until it ends or a signal comes.
+
+    Raises:
+        DiscoveryError: options or cluster do not fit.
+        StreamingQueryException: the query failed.
+
+    Runs: main thread; blocks.
+    """
+    if job.create_topics:
+        ready_topics(job.sink, {"--topic": job.topic, "--output-topic": job.output_topic}, create=True)
+    session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
+    run_in(session, job.progress_file, start)
+
+
+def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[SparkSession], StreamingQuery]) -> None:
+    """Run a query until it ends or a signal comes; the session ends with it.
+
+    Raises:
+        DiscoveryError: options or cluster do not fit.
+        StreamingQueryException: the query failed.
+
+    Runs: main thread; blocks.
+    """
+    stopping = stop_on_signals()
+    log = ProgressLog(progress_file)
+    session.streams.addListener(log)
+    try:
+        await_end(start(session), stopping)
+    finally:
+        # First: Spark would report the end to a listener whose process is gone.
+        session.streams.removeListener(log)
+        session.stop()
+
+
+def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: bool) -> None:
+    """Make topics where they are missing, for a try on a local cluster, or say which one is.
+
+    Args:
+        sink: The options of the job's sink.
+        topics: By the option that names each.
+        create: Make them.
+
+    Raises:
+        ConfigError: one is missing, or may not be made.
+        KafkaUnreachableError: no living broker.
+
+    Runs: main thread, before Spark starts; blocks <= 10 min for a living broker.
+    """
+    options = parse_options(sink).opened()
+    admin = TopicAdmin(Access(options.client.connection, living_brokers(options)))
+    for option, topic in {option: TopicName(name) for option, name in topics.items()}.items():
+        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is not None:
+            continue
+        if not create:
+            raise errors.ConfigError(f"{option}: topic {topic} does not exist; create it, or add --create-topics")
+        admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
+
+
+def await_end(query: StreamingQuery, stopping: threading.Event) -> None:
+    """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
+
+    Raises:
+        StreamingQueryException: it failed.
+
+    Runs: main thread; blocks.
+    """
+    while query.isActive and not stopping.wait(_POLL_SECONDS):
+        pass
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    query.stop()
+
+
+def stop_on_signals() -> threading.Event:
+    """Install handlers that only set a flag: Spark's own would cancel jobs and raise in the middle of a call.
+
+    Runs: main thread, once.
+    """
+    stopping = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    return stopping
+
+
+def own_error(text: str) -> errors.DiscoveryError | None:
+    """Find the error that source or sink raised on purpose inside Spark's traceback.
+
+    Runs: anywhere (pure).
+    """
+    found = _OWN_ERROR.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]
+    kind = getattr(errors, name, errors.DiscoveryError)
+    known: errors.DiscoveryError = errors.DiscoveryError(message)
+    known.exit_code = getattr(kind, "exit_code", 1)  # type: ignore[misc]
+    return known

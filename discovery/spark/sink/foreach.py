@@ -1,0 +1,112 @@
+"""`foreachBatch` over the same lanes, for what the format cannot do: update mode, and several topics per batch.
+
+A batch travels through the batch writer of the format, told by an option of ours which batch of which query it is:
+`mapInArrow`, which would need no such detour, asks for pandas.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Access
+from discovery.spark.sink.columns import LANE
+from discovery.spark.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
+from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
+from discovery.spark.sink.preflight import prepare
+from discovery.spark.sink.public import with_lanes
+from discovery.spark.sink.spark_writers import QUERY_ID
+
+_COLUMNS = ("key", "value", "topic", "partition", "headers", LANE)
+_COPIED = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
+
+
+def exactly_once(
+    options: Mapping[str, str],
+    by: Column | str | Sequence[Column | str] | None = None,
+    *,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
+
+    Args:
+        options: The options of the sink, `kafka.bootstrap.servers` and `sinkId` among them.
+        by: What says which row goes into which lane; needed with more than one lane.
+        transform: Shapes a batch into the sink's columns; as it is, where left out.
+
+    Returns:
+        A function of (batch, batch id). It raises what ended the write, and Spark then replays the batch.
+
+    Raises:
+        ConfigError: an option is wrong or missing.
+
+    Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
+    """
+    parsed = parse_options(options)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        laned = with_lanes(batch if transform is None else transform(batch), by, lanes=parsed.lanes)
+        write_batch(laned.select(*[name for name in _COLUMNS if name in laned.columns]), batch_id, options)
+
+    return write
+
+
+def exactly_once_by_offset(
+    options: Mapping[str, str], source_topic: str, transform: Callable[[DataFrame], DataFrame]
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that copies one topic, transformed row by row, exactly once.
+
+    Args:
+        options: The options of the sink; `topic` is needed.
+        source_topic: The topic that is read; the sink's group holds its offsets.
+        transform: Adds `key`, `value`, perhaps `headers`, and `__keep` (false: leave this record out), row by row. It
+            gets the source's columns, `__partition` and `__offset`, and must not add, remove or join rows.
+
+    Returns:
+        A function of (batch, batch id). It raises what ended the write; Spark then replays the batch.
+
+    Raises:
+        ConfigError: an option is wrong or missing.
+
+    Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
+    """
+    parsed = parse_options(options).opened()
+    if parsed.topic is None:
+        raise ConfigError("topic: required; a pipeline has one target")
+
+    def living() -> tuple[BrokerAddress, ...]:
+        return prepare(parsed).brokers
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        shaped = transform(batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]}))
+        chosen = shaped.select(*[name for name in _COPIED if name in shaped.columns])
+        laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)
+        ordered = laned.sortWithinPartitions(SOURCE_PARTITION, SOURCE_OFFSET)
+        # Asked for each batch: offsets of a topic that was made anew must not be taken for the old one's.
+        topic_id = TopicAdmin(Access(parsed.client.connection, living())).topic_id(TopicName(source_topic))
+        write_batch(ordered, batch_id, {**options, BY_OFFSET: f"{source_topic} {topic_id}"})
+
+    return write
+
+
+def write_batch(laned: DataFrame, batch_id: int, options: Mapping[str, str]) -> None:
+    """Write one micro-batch from within `foreachBatch`.
+
+    Args:
+        laned: What `with_lanes` returned.
+        batch_id: As Spark gave it.
+        options: The options of the sink.
+
+    Raises:
+        ConfigError: this is not the thread that Spark calls `foreachBatch` on.
+        PySparkException: the write failed; Spark replays the batch.
+
+    Runs: driver, once per micro-batch; blocks for the batch.
+    """
+    query_id = laned.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    if query_id is None:
+        raise ConfigError("exactly_once: call it on the thread on which Spark calls foreachBatch")
+    writer = laned.write.format("kafka-discovery").mode("append").options(**options)
+    writer.option(FOREACH_BATCH, f"{batch_id} {query_id}").save()

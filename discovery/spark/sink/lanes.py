@@ -1,0 +1,238 @@
+"""May this attempt write? The whole decision of the sink, pure and total.
+
+A lane is task i of every micro-batch: one transaction under one stable id, with one marker. What is asked here is
+asked *after* the lane's new producer was initialised: by then every transaction of earlier producers has ended, so a
+marker that is not there will never come, and whoever could still commit it is fenced.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from discovery.core.errors import SinkRefusedError
+from discovery.spark.sink.marker import Control, Marker
+
+RETENTION_SECONDS = 7 * 86_400
+"""How long brokers keep a committed offset by default (`offsets.retention.minutes`)."""
+_MARGIN_SECONDS = 3_600
+"""Clocks of drivers and workers may differ by so much; half of a retention that is shorter than two such margins."""
+
+
+class OnMismatch(Enum):
+    """What to do when a replayed batch has other records than those that were committed."""
+
+    FAIL = "fail"
+    KEEP_COMMITTED = "keep-committed"
+    REWRITE = "rewrite"
+
+
+class Refusal(Enum):
+    """Why nothing may be written."""
+
+    STALE_BATCH = "stale batch"
+    SINK_ID_IN_USE = "sinkId in use"
+    LANE_COUNT_CHANGED = "lane count changed"
+    LEDGER_LOST = "markers lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One execution of one task of one batch."""
+
+    query_id: str
+    batch_id: int
+    lane: int
+    lanes: int
+    attempt: str
+    wall_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """Write the records; they and the marker become visible together."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """The lane is committed already: read the input to its end and compare it with the marker."""
+
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """The whole batch was confirmed already; this lane had nothing in it, or has since begun anew: read and forget."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Nothing may be written."""
+
+    refusal: Refusal
+    sentence: str
+
+
+Decision = Write | Compare | Skip | Refuse
+
+
+def judge(
+    marker: Marker | None,
+    control: Control | None,
+    attempt: Attempt,
+    *,
+    now_seconds: int | None = None,
+    retention_seconds: int = RETENTION_SECONDS,
+) -> Decision:
+    """Say what this attempt may do.
+
+    Args:
+        marker: The lane's own, read after its producer was initialised; None: there is none.
+        control: The sink's control record; None: there is none.
+        attempt: Who asks.
+        now_seconds: Wall clock at this moment; the attempt's own where left out.
+        retention_seconds: How long brokers keep a committed offset.
+
+    Returns:
+        Exactly one decision for every input.
+
+    Runs: anywhere (pure). Source: docs/explanation/exactly-once.md.
+    """
+    if control is None:
+        return _lost("the control record is gone, which every sink has from its first start")
+    known = marker if marker is not None and marker.generation >= control.generation else None
+    if known is not None and known.generation > control.generation:
+        return _lost(f"the marker is of generation {known.generation}, the control record of {control.generation}")
+    kept_seconds = retention_seconds - min(_MARGIN_SECONDS, retention_seconds // 2)
+    refused = (
+        _asleep(attempt, now_seconds, kept_seconds)
+        or _foreign(known, control, attempt)
+        or _ahead(known, control, attempt)
+    )
+    if refused is not None:
+        return refused
+    if known is not None and known.batch_id == attempt.batch_id:
+        return Compare(marker=known)
+    if control.batch_id == attempt.batch_id:
+        return Skip(generation=control.generation)
+    return (
+        Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
+    )
+
+
+def _asleep(attempt: Attempt, now_seconds: int | None, kept_seconds: int) -> Refuse | None:
+    if now_seconds is None or now_seconds - attempt.wall_seconds < kept_seconds:
+        return None
+    return Refuse(
+        refusal=Refusal.STALE_BATCH,
+        sentence="this attempt slept for longer than brokers keep markers; that it finds none says nothing: end it",
+    )
+
+
+def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse | None:
+    """Refuse another query's sink, or another number of lanes than its generation has."""
+    owners = {owner for owner in (control.query_id, marker.query_id if marker else "") if owner}
+    if others := owners - {attempt.query_id}:
+        return Refuse(
+            refusal=Refusal.SINK_ID_IN_USE,
+            sentence=f"it belongs to query {min(others)}, this one is {attempt.query_id}; after a lost checkpoint run "
+            "`kafka-discovery sink takeover`, else name another sinkId",
+        )
+    if control.is_closed:
+        return Refuse(
+            refusal=Refusal.LANE_COUNT_CHANGED,
+            sentence="a start is changing the number of lanes; start the query again if it does not come to an end",
+        )
+    counts = {control.lanes, *((marker.lanes,) if marker else ())}
+    if other := counts - {attempt.lanes}:
+        return Refuse(
+            refusal=Refusal.LANE_COUNT_CHANGED,
+            sentence=f"it has {min(other)} lanes, this query has {attempt.lanes}; a batch was left between lanes: "
+            "finish it with the old number, then change it",
+        )
+    return None
+
+
+def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse | None:
+    last = max(control.batch_id, marker.batch_id if marker else -1)
+    if last <= attempt.batch_id:
+        return None
+    return Refuse(
+        refusal=Refusal.STALE_BATCH,
+        sentence=f"batch {last} is committed, this is batch {attempt.batch_id}: an attempt out of the past, or a "
+        "checkpoint that was rolled back; restore the right one, or run `kafka-discovery sink takeover`",
+    )
+
+
+def _without_marker(control: Control, attempt: Attempt, kept_seconds: int) -> Decision:
+    """A marker of this very batch, had it ever been there, would be younger than the control record."""
+    unknown = f"whether batch {attempt.batch_id} was written to lane {attempt.lane} is open"
+    if control.generation == 1 and control.batch_id < 0 < attempt.batch_id:
+        return _lost(f"the sink is new, or all about it has expired, and this is not the first batch: {unknown}")
+    if attempt.wall_seconds - control.wall_seconds >= kept_seconds:
+        return _lost(f"the control record is as old as brokers keep markers: {unknown}")
+    had_marker = control.lane_wall(attempt.lane)
+    if had_marker and attempt.wall_seconds - had_marker < kept_seconds:
+        return _lost(f"lane {attempt.lane} had a marker that cannot have expired; was group or topic deleted?")
+    if had_marker and control.batch_id != attempt.batch_id - 1:
+        return _lost(f"lane {attempt.lane} has no marker any more: {unknown}")
+    return Write(generation=control.generation)
+
+
+def _lost(what: str) -> Refuse:
+    return Refuse(
+        refusal=Refusal.LEDGER_LOST,
+        sentence=f"{what}; find out what of the batch is in the topic, then run `kafka-discovery sink takeover`",
+    )
+
+
+def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError:
+    """Return the error that ends the query.
+
+    Runs: anywhere (pure).
+    """
+    return SinkRefusedError(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
+
+
+def default_policy(lanes: int) -> OnMismatch:
+    """Return the policy where none was chosen.
+
+    One lane holds the whole batch: what is committed is one complete execution of it, so a replay with other records
+    (a query that is not deterministic) changes nothing. Among several lanes another execution is not complete.
+
+    Runs: anywhere (pure).
+    """
+    return OnMismatch.KEEP_COMMITTED if lanes == 1 else OnMismatch.FAIL
+
+
+def settle(
+    marker: Marker, *, rows: int, fingerprint: str, policy: OnMismatch, sink_id: str, lane: int
+) -> OnMismatch | None:
+    """Compare what was committed with what this attempt would write.
+
+    Returns:
+        None where they are equal; else `KEEP_COMMITTED` or `REWRITE`.
+
+    Raises:
+        SinkRefusedError: they differ and the policy is `fail`.
+
+    Runs: anywhere (pure).
+    """
+    if (rows, fingerprint) == (marker.rows, marker.fingerprint):
+        return None
+    if marker.unlaned and policy is OnMismatch.KEEP_COMMITTED:
+        # As after a first try without with_lanes: another task's records failed the batch, and are not in the topic.
+        raise SinkRefusedError(
+            f"sinkId {sink_id!r}: batch {marker.batch_id} is committed with {marker.rows} records, its replay has "
+            f"{rows}, and it was written without with_lanes: other tasks' records of it may be missing; then set "
+            "onMismatch=rewrite for one start, or run `kafka-discovery sink takeover`"
+        )
+    if policy is OnMismatch.FAIL:
+        raise SinkRefusedError(
+            f"sinkId {sink_id!r}, lane {lane}: batch {marker.batch_id} is committed with {marker.rows} records, its "
+            f"replay has {rows}{' others' if rows == marker.rows else ''}: the query is not deterministic, or its code "
+            "changed; onMismatch=keep-committed keeps what is there, rewrite writes this too"
+        )
+    return policy

@@ -1,0 +1,156 @@
+"""Markers and control record of one sink, read from and written to Kafka."""
+
+import time
+from collections.abc import Collection, Mapping
+
+from discovery.kafka.transactions import GroupNotes, Note, Transaction
+from discovery.spark.sink.marker import Control, Marker
+from discovery.spark.sink.options import control_group, marker_group
+from discovery.spark.sink.plan import SinkPlan
+
+_CONTROL_PARTITION = 0
+_MOST_KEPT = 4
+_kept: dict[object, "SinkLedger"] = {}
+"""One per sink in a worker process: its connections stay open over batches."""
+
+
+class SinkLedger:
+    """One thread at a time; the constructor connects to nobody."""
+
+    def __init__(self, plan: SinkPlan, *, stable: bool = True) -> None:
+        """Name the sink.
+
+        Args:
+            plan: How it is reached.
+            stable: Wait for transactions that are open; False only to look, never to decide.
+        """
+        options = plan.options
+        self._options = options
+        self._markers = GroupNotes(
+            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
+        )
+        self._glanced = GroupNotes(
+            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=False
+        )
+        self._control = GroupNotes(plan.access, group=control_group(options.sink_id), topic=options.marker_topic)
+
+    def connect(self) -> "SinkLedger":
+        """Begin to connect for everything at once; returns at once.
+
+        Raises:
+            ConfigError: librdkafka refuses a property.
+        """
+        for notes in (self._markers, self._control):
+            notes.connect()
+        return self
+
+    def markers(self, lanes: Collection[int], *, timeout_seconds: float) -> Mapping[int, Marker]:
+        """Return the markers of these lanes; a lane without one is absent.
+
+        Raises:
+            StateError: what stands there is no marker.
+            TransactionError: no stable answer in time.
+
+        Runs: workers and driver; blocks <= timeout_seconds.
+        """
+        return self._decoded(self._markers.read(lanes, timeout_seconds=timeout_seconds))
+
+    def glance(self, lane: int, *, timeout_seconds: float) -> Marker | None:
+        """Return a lane's marker as it stands, without waiting for a transaction that only a fence would end.
+
+        Raises:
+            StateError: what stands there is no marker.
+            TransactionError: no answer in time.
+
+        Runs: workers; blocks <= timeout_seconds.
+        """
+        return self._decoded(self._glanced.read([lane], timeout_seconds=timeout_seconds)).get(lane)
+
+    def _decoded(self, found: Mapping[int, Note]) -> Mapping[int, Marker]:
+        where = f"sinkId {self._options.sink_id!r}: group {self._options.group}, {self._options.marker_topic}"
+        return {lane: Marker.decode(note.text, where=f"{where}-{lane}") for lane, note in found.items()}
+
+    def control(self, *, timeout_seconds: float) -> Control | None:
+        """Return the control record; None: there is none. Raises like `markers`."""
+        found = self._control.read([_CONTROL_PARTITION], timeout_seconds=timeout_seconds).get(_CONTROL_PARTITION)
+        where = f"sinkId {self._options.sink_id!r}: group {self._options.control_group}"
+        return None if found is None else Control.decode(found.text, where=where)
+
+    def write_control(self, control: Control, *, timeout_seconds: float) -> None:
+        """Write the control record.
+
+        Raises:
+            TransactionError: not taken, or nobody knows.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        note = Note(control.offset, control.encode())
+        self._control.write(_CONTROL_PARTITION, note, timeout_seconds=timeout_seconds)
+
+    def attach(self, transaction: Transaction, lane: int, marker: Marker, deadline: float) -> None:
+        """Make a marker part of a transaction.
+
+        Raises:
+            TransactionError: not taken.
+
+        Runs: workers; blocks until `deadline` at most.
+        """
+        note = Note(marker.offset, marker.encode())
+        transaction.attach(self._options.marker_topic, lane, note, self._markers.metadata, deadline)
+
+
+def kept_ledger(plan: SinkPlan) -> SinkLedger:
+    """Return the ledger of this process, made at its first use.
+
+    Few are kept: a worker that serves other queries now gives the oldest connection up. The vetted brokers are not part
+    of the key, since a connected client knows better than a list; the configured ones are: they say which cluster.
+
+    Runs: workers; no I/O.
+    """
+    options = plan.options
+    connection = tuple(sorted(options.client.connection.items()))
+    key = (options.sink_id, options.marker_topic, options.bootstrap, options.cluster_id, connection)
+    if key not in _kept:
+        while len(_kept) >= _MOST_KEPT:
+            del _kept[next(iter(_kept))]
+        _kept[key] = SinkLedger(plan).connect()
+    return _kept[key]
+
+
+def forget_ledgers() -> None:
+    """Give connections up: after a failure the next attempt begins with fresh ones.
+
+    Runs: workers; no I/O.
+    """
+    _kept.clear()
+
+
+def transaction_of(plan: SinkPlan, lane: int) -> Transaction:
+    """Return a new producer for one lane.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+
+    Runs: workers and operators' commands; connects in the background.
+    """
+    options = plan.options
+    return Transaction(
+        plan.access,
+        transactional_id=options.transactional_id(lane),
+        topic=options.topic or options.marker_topic,
+        timeout_seconds=options.transaction_timeout_seconds,
+        options={"message.max.bytes": str(_largest(plan)), **options.producer},
+    )
+
+
+def _largest(plan: SinkPlan) -> int:
+    """A batch of records must fit into the smallest of the topics' limits; librdkafka does not split one."""
+    return min((*plan.largest_bytes.values(), 1_000_000_000), default=1_000_000)
+
+
+def until(seconds: float) -> float:
+    """Return a deadline.
+
+    Runs: anywhere.
+    """
+    return time.monotonic() + seconds

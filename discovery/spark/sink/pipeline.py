@@ -1,0 +1,150 @@
+"""From topic to topic by source offsets: the marker of a lane is where its partitions were read to.
+
+The records and the offset after the last of them are committed by one transaction, so what is in the target and what
+the group says is one and the same, whatever becomes of Spark's checkpoint: an attempt drops what lies before the
+group's offset, and a query whose checkpoint is lost begins at the group's offsets (`startingOffsets=committed`). It
+asks of the query what only a pipeline without state has: each row comes from one record, whose topic, partition and
+offset it carries, and a partition is never split over lanes.
+
+Offsets mean nothing across topics of one name: each marker says the id of its topic, and another id refuses.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from discovery.core.errors import ConfigError, SinkRefusedError
+from discovery.core.model import TopicName
+from discovery.kafka.transactions import GroupNotes, Note, Transaction
+from discovery.spark.sink import hooks
+from discovery.spark.sink.columns import records
+from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.plan import SinkPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
+_OVERHEAD_BYTES = 70
+_VERSION = 1
+
+
+class OffsetLane:
+    """Writes one lane's part of one batch. Used once."""
+
+    def __init__(self, plan: SinkPlan, source: TopicName, topic_id: str, lane: int) -> None:
+        """Keep what to work with; no I/O.
+
+        Args:
+            plan: The sink.
+            source: The topic that is read.
+            topic_id: Its id at this moment; empty: not known, and nothing is compared.
+            lane: The number of this task.
+        """
+        self._plan = plan
+        self._source = source
+        self._topic_id = topic_id
+        self._lane = lane
+        self._limit_seconds = plan.options.transaction_timeout_seconds
+        self._notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
+        self._committed: dict[int, int] = {}
+        self._reached: dict[int, int] = {}
+        self._written = 0
+
+    def write(self, batches: Iterator["pa.RecordBatch"]) -> int:
+        """Write what the target does not have yet, and how far the source was read, in one transaction.
+
+        Returns:
+            How many records were written.
+
+        Raises:
+            TransactionError: it did not end well; the retry of the task finds out what is there.
+            SinkRefusedError: a record can never be written, or the source is another topic than before.
+            ConfigError: a record is in the wrong lane.
+
+        Runs: a worker; blocks for the batch and <= 3 x `transactionTimeout`.
+        """
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return 0
+        with hooks.step(2, self._lane):
+            transaction = transaction_of(self._plan, self._lane)
+            transaction.fence(until(self._limit_seconds))
+        with hooks.step(3, self._lane):
+            self._check_control()
+        deadline = until(self._limit_seconds)
+        with hooks.step(5, self._lane):
+            transaction.begin()
+            self._produce(transaction, first, deadline)
+            for batch in batches:
+                self._produce(transaction, batch, deadline)
+        if not self._reached:
+            return 0  # all of it is in the target already; a transaction of which nothing was sent needs no end
+        with hooks.step(6, self._lane):
+            for partition, offset in self._reached.items():
+                note = Note(offset, json.dumps({"v": _VERSION, "t": self._topic_id}))
+                transaction.attach(self._source, partition, note, self._notes.metadata, deadline)
+            hooks.point("step6.sent", self._lane)
+            transaction.commit(deadline)
+        return self._written
+
+    def _check_control(self) -> None:
+        """After the fence: a worker of a run with other lanes may have partitions that are another lane's now."""
+        control = SinkLedger(self._plan).control(timeout_seconds=self._limit_seconds)
+        if control is None or control.lanes != self._plan.options.lanes:
+            raise SinkRefusedError(
+                f"sinkId {self._plan.options.sink_id!r}: another run with another number of lanes has begun, or the "
+                "control record is gone; start the query again"
+            )
+
+    def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
+        names = batch.schema.names
+        numbers = batch.column(SOURCE_PARTITION).to_pylist()
+        offsets = batch.column(SOURCE_OFFSET).to_pylist()
+        keeps = batch.column(KEEP).to_pylist() if KEEP in names else [True] * batch.num_rows
+        rows = zip(records(batch, self._plan.options.topic), numbers, offsets, keeps, strict=True)
+        for record, number, offset, keep in rows:
+            if record.lane != self._lane:
+                raise ConfigError(f"a record of lane {record.lane} came to task {self._lane}; do not repartition")
+            if not self._is_new(number, offset) or not keep:
+                continue
+            topic, size = str(record.topic), _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+            if size > self._plan.largest(topic):
+                raise SinkRefusedError(
+                    f"sinkId {self._plan.options.sink_id!r}: record {offset} of {self._source}-{number} can never be "
+                    f"written: it has {size} bytes; filter it out, or raise max.message.bytes of {topic}"
+                )
+            transaction.produce(
+                topic, partition=None, key=record.key, value=record.value, headers=record.headers, deadline=deadline
+            )
+            self._written += 1
+        hooks.point("step5.middle", self._lane)
+
+    def _is_new(self, partition: int, offset: int) -> bool:
+        """Take in one row; False where its record is in the target already."""
+        if partition not in self._committed:
+            self._committed[partition] = self._known(partition)
+        if offset < self._committed[partition]:
+            return False
+        self._reached[partition] = max(offset + 1, self._reached.get(partition, 0))
+        return True
+
+    def _known(self, partition: int) -> int:
+        """Return from where on a partition is not in the target yet; asked after the fence, so it is the last word."""
+        note = self._notes.read([partition], timeout_seconds=self._limit_seconds).get(partition)
+        if note is None:
+            return 0
+        where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
+        try:
+            topic_id = str(json.loads(note.text)["t"])
+        except (ValueError, KeyError, TypeError):
+            raise SinkRefusedError(
+                f"{where}: offset {note.offset} was not committed by this sink; is group "
+                f"{self._plan.options.group} used otherwise?"
+            ) from None
+        if self._topic_id and topic_id and topic_id != self._topic_id:
+            raise SinkRefusedError(
+                f"{where}: the topic was made anew (id {topic_id}, now {self._topic_id}), and its offsets mean other "
+                "records; give the job another --sink-id to copy the new one"
+            )
+        return note.offset

@@ -1,0 +1,372 @@
+"""One task of a sink: the lanes protocol, step by step.
+
+    0  look at the marker: an attempt out of the past must not fence the present
+    1  nothing to write: say so, unless something was written before
+    2  a new producer for the lane's id: earlier ones are fenced, their transactions end
+    3  read marker and control record: what earlier attempts committed is all there now
+    4  judge: write, compare, skip or refuse
+    5  begin, write the records, each of which must belong to this lane
+    6  add the marker, commit: both become visible, or neither
+    7  report
+
+At most one commit per lane and batch: whoever commits later than step 3 has been fenced by step 2. At least one: Spark
+records a batch only when every lane reported, and `confirm` saw their markers.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
+from discovery.kafka.transactions import Transaction
+from discovery.spark.sink import hooks
+from discovery.spark.sink.columns import LANE, Record, plain, records
+from discovery.spark.sink.lanes import (
+    Attempt,
+    Compare,
+    Decision,
+    OnMismatch,
+    Refuse,
+    Skip,
+    Write,
+    judge,
+    refused,
+    settle,
+)
+from discovery.spark.sink.ledger import SinkLedger, forget_ledgers, transaction_of, until
+from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
+from discovery.spark.sink.plan import SinkPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OVERHEAD_BYTES = 70
+"""What the format adds to a record at most, apart from its headers."""
+_HEAD_BYTES = 10_000
+"""So much of a value that is too large stays in the dead letter."""
+
+
+class Outcome(Enum):
+    """How a lane's part of a batch ended."""
+
+    EMPTY = "empty"
+    WRITTEN = "written"
+    KEPT = "kept"
+    """Committed by an earlier attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReport:
+    """What a task tells the driver."""
+
+    lane: int
+    query_id: str
+    batch_id: int
+    outcome: Outcome
+    rows: int = 0
+    fingerprint: str = ""
+    attempt: str = ""
+    dead_letters: int = 0
+
+
+class LaneWriter:
+    """Writes one lane's part of one batch. Used once."""
+
+    def __init__(
+        self,
+        plan: SinkPlan,
+        attempt: Attempt,
+        ledger: SinkLedger,
+        *,
+        make_transaction: Callable[[SinkPlan, int], Transaction] = transaction_of,
+    ) -> None:
+        """Keep what to work with; no I/O."""
+        self._plan = plan
+        self._attempt = attempt
+        self._ledger = ledger
+        self._make_transaction = make_transaction
+        self._timeout_seconds = plan.options.transaction_timeout_seconds
+        self._dead_letters = 0
+        self._unlaned = False
+
+    def write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
+        """Bring the batch into Kafka, once.
+
+        Raises:
+            SinkRefusedError: markers forbid it; nothing was written.
+            TransactionError: it did not end well; the retry of the task finds out what is there.
+            ConfigError: a record is in the wrong lane, or an option does not fit the cluster.
+
+        Runs: a Spark worker, once per task; blocks for the batch and <= 2 x `transactionTimeout`.
+        """
+        try:
+            return self._write(batches)
+        except DiscoveryError:
+            forget_ledgers()
+            raise
+
+    def _write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
+        lane = self._attempt.lane
+        with hooks.step(0, lane):
+            early = self._judged()
+        with hooks.step(1, lane):
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                return self._empty(early)
+            self._check_lane()
+            self._unlaned = LANE not in first.schema.names
+        batches = itertools.chain([first], batches)
+        with hooks.step(2, lane):
+            transaction = self._make_transaction(self._plan, lane)
+            transaction.fence(until(self._timeout_seconds))
+        with hooks.step(3, lane):
+            marker, control = self._noted()
+        with hooks.step(4, lane):
+            decision = self._checked(self._judge(marker, control, now_seconds=int(time.time())))
+        match decision:
+            case Write(generation=generation):
+                return self._commit(transaction, batches, generation)
+            case Compare(marker=committed):
+                return self._compare(transaction, batches, committed)
+            case Skip():
+                return self._report(Outcome.KEPT, self._drain(batches))
+
+    def _noted(self) -> tuple[Marker | None, Control | None]:
+        lane, limit = self._attempt.lane, self._timeout_seconds
+        marker = self._ledger.markers([lane], timeout_seconds=limit).get(lane)
+        return marker, self._ledger.control(timeout_seconds=limit)
+
+    def _judged(self) -> Write | Compare | Skip:
+        """Before anything is fenced: what is refused now is refused later too.
+
+        Only a glance: a worker that was killed before its commit leaves a transaction that step 2 ends.
+        """
+        if self._attempt.lane >= self._plan.options.lanes:
+            return Write(generation=0)  # more tasks than lanes: right as long as they are empty
+        marker = self._ledger.glance(self._attempt.lane, timeout_seconds=self._timeout_seconds)
+        return self._checked(self._judge(marker, self._ledger.control(timeout_seconds=self._timeout_seconds)))
+
+    def _judge(self, marker: Marker | None, control: Control | None, *, now_seconds: int | None = None) -> Decision:
+        kept = self._plan.retention_seconds
+        return judge(marker, control, self._attempt, now_seconds=now_seconds, retention_seconds=kept)
+
+    def _checked(self, decision: Decision) -> Write | Compare | Skip:
+        if isinstance(decision, Refuse):
+            raise refused(decision, self._plan.options.sink_id, self._attempt.lane)
+        return decision
+
+    def _check_lane(self) -> None:
+        lanes = self._plan.options.lanes
+        if self._attempt.lane >= lanes:
+            raise ConfigError(
+                f"lanes: task {self._attempt.lane} has records, but there {'is' if lanes == 1 else 'are'} {lanes} "
+                f"lane{'s' * (lanes > 1)}; write with_lanes(df, lanes={lanes}), the last thing before writeStream"
+            )
+
+    def _empty(self, early: Write | Compare | Skip) -> LaneReport:
+        if isinstance(early, Compare) and early.marker.rows:
+            self._settle(early.marker, Fingerprint())
+            return self._report(Outcome.KEPT, Fingerprint())
+        return self._report(Outcome.EMPTY, Fingerprint())
+
+    def _settle(self, committed: Marker, found: Fingerprint) -> OnMismatch | None:
+        return settle(
+            committed,
+            rows=found.rows,
+            fingerprint=found.text(),
+            policy=self._plan.options.on_mismatch,
+            sink_id=self._plan.options.sink_id,
+            lane=self._attempt.lane,
+        )
+
+    def _compare(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], committed: Marker) -> LaneReport:
+        if self._plan.options.on_mismatch is not OnMismatch.REWRITE:
+            found = self._drain(batches)
+            self._settle(committed, found)
+            return self._report(Outcome.KEPT, found)
+        kept = list(batches)
+        found = self._drain(iter(kept))
+        if self._settle(committed, found) is None:
+            return self._report(Outcome.KEPT, found)
+        return self._commit(transaction, iter(kept), committed.generation)
+
+    def _drain(self, batches: Iterator["pa.RecordBatch"]) -> Fingerprint:
+        found, topic = Fingerprint(), self._plan.options.topic
+        for batch in batches:
+            if topic is not None and (both := self._plain(batch)) is not None:
+                found.add_plain(topic, *both)
+                continue
+            for record in records(batch, topic):
+                self._check_record(record)
+                found.add(*record[:5])
+        return found
+
+    def _plain(self, batch: "pa.RecordBatch") -> tuple[list[bytes | None], list[bytes | None]] | None:
+        topic = self._plan.options.topic
+        room = 0 if topic is None else self._plan.largest(topic) - _OVERHEAD_BYTES
+        return plain(batch, topic=topic, lane=self._attempt.lane, room_bytes=room)
+
+    def _commit(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], generation: int) -> LaneReport:
+        lane, deadline = self._attempt.lane, until(self._timeout_seconds)
+        with hooks.step(5, lane):
+            transaction.begin()
+            found = self._produce(transaction, batches, deadline)
+        with hooks.step(6, lane):
+            self._ledger.attach(transaction, lane, self._marker(found, generation), deadline)
+            hooks.point("step6.sent", lane)
+            transaction.commit(deadline)
+        with hooks.step(7, lane):
+            return self._report(Outcome.WRITTEN, found)
+
+    def _produce(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], deadline: float) -> Fingerprint:
+        found, attempt = Fingerprint(), self._attempt
+        audited = hooks.auditor(
+            query_id=attempt.query_id, batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt
+        )
+        topic = self._plan.options.topic
+        for batch in batches:
+            if topic is not None and audited is None and (both := self._plain(batch)) is not None:
+                found.add_plain(topic, *both)
+                transaction.produce_plain(topic, *both, deadline)
+            else:
+                self._produce_each(transaction, batch, found, audited, deadline)
+            hooks.point("step5.middle", attempt.lane)
+        return found
+
+    def _produce_each(
+        self,
+        transaction: Transaction,
+        batch: "pa.RecordBatch",
+        found: Fingerprint,
+        audited: hooks.Auditor | None,
+        deadline: float,
+    ) -> None:
+        for record in records(batch, self._plan.options.topic):
+            self._check_record(record)
+            found.add(*record[:5])
+            topic, partition, key, value, headers, _ = self._admissible(record)
+            transaction.produce(
+                str(topic),
+                partition=partition,
+                key=key,
+                value=value,
+                headers=audited(headers) if audited else headers,
+                deadline=deadline,
+            )
+
+    def _check_record(self, record: Record) -> None:
+        if record.lane is not None and record.lane != self._attempt.lane:
+            raise ConfigError(
+                f"{LANE}: a record of lane {record.lane} came to task {self._attempt.lane}: with_lanes must be the "
+                "last thing before writeStream; no repartition, coalesce or union after it"
+            )
+
+    def _admissible(self, record: Record) -> Record:
+        """Return the record, or its dead letter where it can never be written."""
+        size = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        if record.headers:
+            size += sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
+        if record.topic is None:
+            problem = "its topic is null"
+        elif size > self._plan.largest(record.topic):
+            problem = f"it has {size} bytes, topic {record.topic} takes {self._plan.largest(record.topic)}"
+        else:
+            return record
+        if self._plan.options.dead_letter_topic is None:
+            raise SinkRefusedError(
+                f"sinkId {self._plan.options.sink_id!r}: a record can never be written: {problem}; filter it out, "
+                "raise max.message.bytes, or set onBadRecord=dead-letter"
+            )
+        self._dead_letters += 1
+        return _dead_letter(record, self._plan.options.dead_letter_topic, problem, size)
+
+    def _marker(self, found: Fingerprint, generation: int) -> Marker:
+        attempt = self._attempt
+        return Marker(
+            query_id=attempt.query_id,
+            batch_id=attempt.batch_id,
+            lanes=attempt.lanes,
+            rows=found.rows,
+            fingerprint=found.text(),
+            attempt=attempt.attempt,
+            wall_seconds=int(time.time()),
+            generation=generation,
+            unlaned=self._unlaned,
+        )
+
+    def _report(self, outcome: Outcome, found: Fingerprint) -> LaneReport:
+        attempt = self._attempt
+        hooks.said(batch_id=attempt.batch_id, lane=attempt.lane, attempt=attempt.attempt, outcome=outcome.value)
+        return LaneReport(
+            lane=attempt.lane,
+            query_id=attempt.query_id,
+            batch_id=attempt.batch_id,
+            outcome=outcome,
+            rows=found.rows,
+            fingerprint=found.text() if found.rows else "",
+            attempt=attempt.attempt,
+            dead_letters=self._dead_letters,
+        )
+
+
+def _dead_letter(record: Record, topic: str, problem: str, size: int) -> Record:
+    """The beginning of what cannot be written, with the reason in its headers."""
+    reason = {"topic": record.topic, "partition": record.partition, "bytes": size, "reason": problem}
+    headers: list[tuple[str, bytes | None]] = [("kafka-discovery-error", json.dumps(reason).encode())]
+    key = None if record.key is None else record.key[:_HEAD_BYTES]
+    value = None if record.value is None else record.value[:_HEAD_BYTES]
+    return Record(topic, None, key, value, headers, record.lane)
+
+
+def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *, timeout_seconds: float) -> None:
+    """Check that every lane with records has its marker, and write down that the batch is complete.
+
+    Spark may call this never, once or many times for one batch; it says the same each time.
+
+    Raises:
+        TransactionError: a marker is not there, so the batch must run again.
+        SinkRefusedError: reports of two queries, or of another one than the sink's.
+
+    Runs: driver, once per batch; blocks <= 3 x timeout_seconds.
+    """
+    hooks.point("commit.before")
+    if not reports:
+        return
+    sink = f"sinkId {plan.options.sink_id!r}"
+    if len({(report.query_id, report.batch_id) for report in reports}) != 1:
+        raise SinkRefusedError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
+    query_id, batch_id = reports[0].query_id, reports[0].batch_id
+    control = ledger.connect().control(timeout_seconds=timeout_seconds)
+    if control is None or control.is_closed or control.query_id not in {"", query_id} or control.batch_id > batch_id:
+        raise SinkRefusedError(
+            f"{sink}: batch {batch_id} of {query_id} is not what the control record is at: {control}"
+        )
+    if control.batch_id < batch_id:
+        markers = ledger.markers(range(control.lanes), timeout_seconds=timeout_seconds)
+        _check_markers(sink, markers, control, reports)
+        hooks.point("commit.checked")
+        now = int(time.time())
+        ledger.write_control(
+            advanced(control, query_id=query_id, batch_id=batch_id, markers=markers, wall=now),
+            timeout_seconds=timeout_seconds,
+        )
+    hooks.point("commit.after")
+
+
+def _check_markers(sink: str, markers: Mapping[int, Marker], control: Control, reports: Sequence[LaneReport]) -> None:
+    for report in reports:
+        marker = markers.get(report.lane)
+        there = marker is not None and (marker.batch_id, marker.generation, marker.query_id) == (
+            report.batch_id,
+            control.generation,
+            report.query_id,
+        )
+        if report.outcome is not Outcome.EMPTY and not there:
+            raise TransactionError(
+                f"{sink}, lane {report.lane}: reported batch {report.batch_id}, but its marker is {marker}; "
+                "restart the query: the batch is written again where it is missing"
+            )

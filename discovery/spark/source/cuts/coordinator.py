@@ -1,0 +1,444 @@
+"""The driver's desk for cuts: the plan in force, the records, and the ledger that keeps them. Thread-safe."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
+from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
+from discovery.spark.source.cuts.ledger import Entry, Incarnation, Ledger, LedgerState, fold
+from discovery.spark.source.cuts.rules import (
+    Batch,
+    CutRecord,
+    Plan,
+    PlannedRange,
+    Settlement,
+    advance,
+    effective_end,
+    open_plan,
+    refuse_other_checkpoints,
+    settle,
+)
+from discovery.spark.source.planning.offsets import Offsets, OffsetsJson
+from discovery.spark.source.planning.plan import describe
+
+_log = logging.getLogger("kafka_discovery.source")
+Leaders = Mapping[TopicPartition, BrokerId | None]
+_MOST_DOUBLINGS = 7
+_MOST_PATIENCE_DOUBLINGS = 2
+_REST_SECONDS = 0.5
+"""Doubled for each fruitless cut: 1 s after the first one, 64 s at most."""
+_WRITE_SECONDS = 0.5
+"""How long planning waits for a write; then it goes on without the partitions concerned."""
+_QUEUE_SECONDS = 10.0
+"""How long a worker's question waits for other writes: less than the worker waits for its answer."""
+_RESTING = "workers could not read it, although it has a leader; it is tried again, less and less often"
+
+
+class RangeCoordinator:
+    """Settles where ranges end. The planner opens and closes plans; workers ask through a `CoordinatorServer`.
+
+    Every change is in the ledger before it is in memory, and in memory before anybody hears of it.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        topic_id_of: Callable[[TopicName], TopicId | None] = lambda _: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Name the ledger; no I/O.
+
+        Args:
+            ledger: Keeps the records.
+            topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
+                when it was planned ends where it began. From memory, on any thread.
+            now: Monotonic seconds.
+        """
+        self._ledger = ledger
+        self._topic_id_of = topic_id_of
+        self._now = now
+        self._lock = threading.Lock()
+        """Guards memory; never held over I/O, so that whoever needs no write is answered during a slow one."""
+        self._io = threading.Lock()
+        """Held by the one thread that writes the ledger; taken before `_lock`."""
+        self._writer: threading.Thread | None = None
+        self._trouble: str | None = None
+        """Why the last write failed; None: it did not."""
+        self._taken: LedgerTakenError | None = None
+        self._gone_back: dict[TopicPartition, CutRecord] = {}
+        """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
+        self._rest: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
+        """Partitions that nobody could read: until when they rest, and who led them."""
+        self._leaders: Leaders = {}
+        self._state = LedgerState()
+        self._pending: dict[TopicPartition, CutRecord] = {}
+        self._plan: Plan | None = None
+        self._number = 0
+        self._is_introduced = False
+        self._doubtful: dict[TopicPartition, CutRecord] = {}
+        self._said: set[tuple[int, TopicPartition]] = set()
+        self._fruitless: dict[TopicPartition, int] = {}
+        """How often in a row a partition was cut at the beginning of its range."""
+
+    def open(self) -> None:
+        """Become the holder of the ledger and read it.
+
+        Raises:
+            StateError: somebody else holds it, or it is damaged.
+
+        Runs: driver, once; blocks up to 15 s for the last holder to end.
+        """
+        self._state = self._ledger.open()
+        self._pending = self._state.pending()
+        self._number = self._state.last_plan()
+
+    def close(self) -> None:
+        """Answer nobody any more and give the ledger back."""
+        with self._lock:
+            self._plan = None
+        # A write that hangs is not waited for: its ledger dies with the process.
+        if self._io.acquire(timeout=_WRITE_SECONDS):
+            self._ledger.close()
+            self._io.release()
+
+    # -- the planner's side -------------------------------------------------------------------------------------
+
+    def begin(self, start: OffsetsJson, end: OffsetsJson) -> None:
+        """Open a new incarnation with its first batch; the records of earlier ones are out of force.
+
+        Runs: driver, once for a new query; blocks for a write of the ledger.
+        """
+        with self._io:
+            last = self._state.incarnation.number if self._state.incarnation else 0
+            self._append([Incarnation(number=last + 1, start=start, end=end)])
+            self._pending = {}
+
+    def set_first_end(self, end: OffsetsJson) -> None:
+        """Note where the first batch of this incarnation ends, which began without anything to read.
+
+        Runs: driver, at most once for a new query; blocks for a write of the ledger.
+        """
+        with self._io:
+            self._append([replace(self.resume(), end=end)])
+
+    def resume(self) -> Incarnation:
+        """Return the incarnation that a checkpoint goes on with.
+
+        Raises:
+            StateError: the ledger is empty or was not there: cuts of that checkpoint may be forgotten.
+        """
+        if self._state.incarnation is None:
+            raise StateError(
+                f"sourceId: the checkpoint is not new, but no ledger of its cuts is at {self._ledger.describe()}; "
+                "bring the ledger back (stateDir must outlive the driver's host), or, if this source never ran with "
+                "this sourceId, adopt the checkpoint: kafka-discovery checkpoint adopt"
+            )
+        return self._state.incarnation
+
+    def close_plan(self) -> None:
+        """Settle nothing more: the batch is committed, and who still reads it is a zombie."""
+        if self._plan is not None:
+            with self._lock:
+                self._plan = None
+
+    def advance(self, start: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the partitions that must go back now.
+
+        Raises:
+            StateError: the checkpoint contradicts a record, or somebody else holds the ledger.
+
+        Runs: driver; from memory, unless a record's write had failed: then <= 0.5 s.
+        """
+        if self._doubtful:
+            self._write_soon([])
+        with self._lock:
+            found = advance(start, self._pending)
+            self._gone_back = {r.topic_partition: r for r in found.applied}
+            self._say_rewinds(found.rewinds)
+            return found.rewinds
+
+    def gone_back(self) -> Offsets:
+        """Return the planned ends of cut ranges whose rewind stands in Spark's log, and that are not read on yet."""
+        return {tp: record.end for tp, record in self._gone_back.items()}
+
+    def read_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that partitions which have gone back are planned again; `held` names those for which that failed.
+
+        Raises:
+            StateError: somebody else holds the ledger.
+
+        Runs: driver; blocks for a write of the ledger, <= 0.5 s: a slower one goes on in the background.
+        """
+        self._refuse_taken()
+        records = [record for tp, record in self._gone_back.items() if tp in partitions]
+        if records:
+            self._write_soon(records)
+
+    def held(self, leader_of: Callable[[TopicPartition], BrokerId | None]) -> dict[TopicPartition, str]:
+        """Return the partitions that must not be planned now, with reasons.
+
+        Args:
+            leader_of: Who leads now: nobody rests for what another leader did. Asked for resting partitions alone.
+        """
+        now = self._now()
+        with self._lock:
+            resting = {
+                tp: _RESTING
+                for tp, (until, leader) in self._rest.items()
+                if now < until and (leader is None or leader_of(tp) == leader)
+            }
+            unwritten = [*self._doubtful, *(tp for tp in self._gone_back if tp in self._pending)]
+            return resting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
+
+    def _write_soon(self, applied: list[CutRecord]) -> None:
+        if self._writer is None or not self._writer.is_alive():
+            self._writer = threading.Thread(target=self._write, args=(applied,), name="cut-ledger", daemon=True)
+            self._writer.start()
+            self._writer.join(_WRITE_SECONDS)
+        self._refuse_taken()
+
+    def _refuse_taken(self) -> None:
+        if self._taken is not None:
+            raise self._taken
+
+    def _write(self, applied: list[CutRecord]) -> None:
+        """Runs: a thread of its own; blocks as long as the ledger does."""
+        try:
+            with self._io:
+                self._keep(applied)
+        except LedgerTakenError as error:
+            self._taken = error
+        except StateError as error:
+            if self._trouble != str(error):
+                _log.warning("partitions that were cut wait for the ledger: %s", error)
+            self._trouble = str(error)
+
+    def open_plan(
+        self,
+        ranges: Mapping[TopicPartition, PlannedRange],
+        *,
+        replayed: bool,
+        whole: Collection[TopicPartition] = (),
+        leaders: Leaders = MappingProxyType({}),
+    ) -> Plan:
+        """Put a plan in force; all others are stale from now on.
+
+        Args:
+            ranges: What it promises.
+            replayed: Spark has logged it already.
+            whole: Partitions that are never cut.
+            leaders: Who leads them, as far as that is known: see `held`.
+
+        Raises:
+            StateError: the plan contradicts a record.
+        """
+        with self._lock:
+            self._number += 1
+            self._leaders = leaders
+            incarnation = self.resume().number
+            self._plan = open_plan(
+                self._number, ranges, self._pending, incarnation=incarnation, replayed=replayed, whole=whole
+            )
+            return self._plan
+
+    def current(self) -> Plan | None:
+        """Return the plan in force with all that is settled by now."""
+        return self._plan
+
+    def is_introduced(self) -> bool:
+        """Tell whether a worker of this run has told whose checkpoint this is, and it was the right one."""
+        return self._is_introduced
+
+    def pending(self) -> Mapping[TopicPartition, CutRecord]:
+        """Return the records in force."""
+        with self._lock:
+            return dict(self._pending)
+
+    def patience_factors(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 2 to 4.
+
+        No more: the whole batch waits. A partition that is cut even so rests, see `held`.
+        """
+        with self._lock:
+            times = {tp: self._fruitless[tp] for tp in partitions if tp in self._fruitless}
+        return {tp: 2 ** min(count, _MOST_PATIENCE_DOUBLINGS) for tp, count in times.items()}
+
+    def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
+        """Tell whether a range that goes back does so because of a cut."""
+        return any(r.topic_partition == tp and (r.end, r.cut) == (planned, until) for r in self._state.records.values())
+
+    def delivered(self, end: Mapping[TopicPartition, int]) -> Offsets:
+        """Return what was really delivered up to a batch's end offsets."""
+        return effective_end(end, self._pending)
+
+    # -- the workers' side --------------------------------------------------------------------------------------
+
+    def known(self, number: int, partitions: Collection[TopicPartition], batch: Batch | None = None) -> Offsets:
+        """Return the ends that are settled.
+
+        Args:
+            number: Of the plan.
+            partitions: Those asked for.
+            batch: What Spark told the worker of it; None: nothing.
+
+        Raises:
+            ArbiterError: the plan is not in force, or the checkpoint is not the one that the records speak of.
+            StateError: as `decide`, of a topic made anew.
+        """
+        with self._lock:
+            plan = self._in_force(number, batch)
+        if made_anew := self._made_anew(plan, partitions):
+            self.decide(number, made_anew, batch)
+        with self._lock:
+            plan = self._in_force(number, batch)
+            return {tp: plan.settled[tp] for tp in partitions if tp in plan.settled}
+
+    def decide(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None = None) -> Offsets:
+        """Settle ends, once for ever; the first proposal of a range wins.
+
+        Raises:
+            ArbiterError: as `known`, or a proposal lies outside of the plan.
+            StateError: a cut could not be made durable; nothing is settled, ask again.
+
+        Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
+        """
+        settlement = self._proposed(number, proposed, batch)
+        if settlement.cuts:
+            self._make_durable(settlement.cuts)
+            settlement = self._proposed(number, proposed, batch)
+        return dict(settlement.ends)
+
+    def _proposed(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None) -> Settlement:
+        """Settle at once what needs no record; what does is in doubt until it is durable, so it can only be cut."""
+        with self._lock:
+            plan = self._in_force(number, batch)
+            # A record that may be durable must not be decided otherwise.
+            doubted = {tp: self._doubtful[tp].cut for tp in proposed if tp in self._doubtful}
+            try:
+                settlement = settle(plan, {**proposed, **self._made_anew(plan, proposed), **doubted})
+            except StateError as error:
+                raise ArbiterError(str(error)) from error
+            self._doubtful |= {r.topic_partition: r for r in settlement.cuts}
+            if not settlement.cuts:
+                self._plan = settlement.plan
+                for tp, end in settlement.ends.items():
+                    if end > plan.ranges[tp].start:
+                        self._fruitless.pop(tp, None)
+                        self._rest.pop(tp, None)
+            return settlement
+
+    def _made_anew(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where ranges begin whose topic is another one by now: a worker that reads on reads that one."""
+        open_ = {tp: plan.ranges[tp] for tp in partitions if tp in plan.ranges and tp not in plan.settled}
+        gone = self._gone((tp.topic, r.topic_id) for tp, r in open_.items())
+        return {tp: r.start for tp, r in open_.items() if (tp.topic, r.topic_id) in gone}
+
+    def _gone(self, topics: Iterable[tuple[TopicName, TopicId | None]]) -> set[tuple[TopicName, TopicId | None]]:
+        """Return the topics that have another id by now; each is asked for once."""
+        return {
+            (topic, known)
+            for topic, known in set(topics)
+            if known is not None and self._topic_id_of(topic) not in (None, known)
+        }
+
+    def _make_durable(self, records: Collection[CutRecord]) -> None:
+        """Write what waits, all cuts at once; whoever comes second finds its own written."""
+        if not self._io.acquire(timeout=_QUEUE_SECONDS):
+            raise StateError("the ledger is still being written")
+        try:
+            if any(r.topic_partition in self._doubtful for r in records):
+                self._keep([])
+        except LedgerTakenError as error:
+            self._taken = error
+            raise
+        finally:
+            self._io.release()
+
+    def _in_force(self, number: int, batch: Batch | None) -> Plan:
+        if self._plan is None or self._plan.number != number:
+            raise ArbiterError(
+                f"plan {number} is not in force any more: its batch is over; this task is not needed any more"
+            )
+        if self._plan.batch is None and batch is not None:
+            self._plan = replace(self._plan, batch=self._introduced(batch))
+        return self._plan
+
+    def _introduced(self, batch: Batch) -> Batch:
+        incarnation = self.resume()
+        try:
+            refuse_other_checkpoints(
+                batch,
+                self._state.records.values(),
+                incarnation=incarnation.number,
+                adopted=incarnation.start is None,
+            )
+        except StateError as error:
+            raise ArbiterError(str(error)) from error
+        self._is_introduced = True
+        return batch
+
+    def _keep(self, applied: Collection[CutRecord]) -> None:
+        """Write all cuts in doubt, and records as applied; the ledger's lock is held."""
+        with self._lock:
+            cuts = list(self._doubtful.values())
+        if not cuts and not applied:
+            return
+        gone = self._gone(map(_life, cuts))
+        self._append([*cuts, *applied])
+        with self._lock:
+            self._trouble = None
+            for record in cuts:
+                self._note_cut(record, is_gone=_life(record) in gone)
+            for record in applied:
+                self._pending.pop(record.topic_partition, None)
+        _say_cuts([record for record in cuts if _life(record) not in gone])
+        _say_gone([record for record in cuts if _life(record) in gone])
+
+    def _note_cut(self, record: CutRecord, *, is_gone: bool) -> None:
+        tp = record.topic_partition
+        self._doubtful.pop(tp, None)
+        self._pending[tp] = record
+        if self._plan is not None and self._plan.number == record.plan:
+            self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
+        if record.cut == record.start and not is_gone:
+            self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
+            until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
+            self._rest[tp] = (until, self._leaders.get(tp))
+
+    def _append(self, entries: list[Entry]) -> None:
+        self._ledger.append(entries)
+        self._state = fold(self._state, entries)
+
+    def _say_rewinds(self, rewinds: Offsets) -> None:
+        fresh = [self._pending[tp] for tp in rewinds if (self._pending[tp].plan, tp) not in self._said]
+        if fresh:
+            self._said.update((r.plan, r.topic_partition) for r in fresh)
+            _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
+
+
+def _life(record: CutRecord) -> tuple[TopicName, TopicId | None]:
+    return record.topic_partition.topic, record.topic_id
+
+
+_AT = "at offset {0.cut} of [{0.start}, {0.end})".format
+
+
+def _say_cuts(cuts: Collection[CutRecord]) -> None:
+    if cuts:
+        text = f"cut, since nobody could be read from: {_list(cuts, _AT)}"
+        _log.warning("%s; the batch ends without the rest, which comes later", text)
+
+
+def _say_gone(cuts: Collection[CutRecord]) -> None:
+    if cuts:
+        text = f"cut, since their topics were made anew: {_list(cuts, _AT)}"
+        _log.warning("%s; the new ones are read from their beginnings", text)
+
+
+def _list(records: Collection[CutRecord], show: Callable[[CutRecord], str]) -> str:
+    return describe([(record.topic_partition, show(record)) for record in records])

@@ -1,0 +1,97 @@
+"""A ledger in a compacted topic: for drivers that move between hosts and share no volume."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from discovery.core.errors import LedgerDamagedError, StateError
+from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.journal import Journal
+from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, decode, encode, entries_of, fold, prune
+from discovery.spark.source.cuts.rules import CutRecord
+
+
+class KafkaLedger:
+    """Entries as records of a topic; `sourceId` is the holder's name, whom a second driver fences."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        source_id: str,
+        *,
+        properties: Mapping[str, Any],
+        brokers: Callable[[], Sequence[BrokerAddress]],
+        timeout_seconds: float = 30.0,
+        open_timeout_seconds: float | None = None,
+    ) -> None:
+        """Remember where; connects to nobody."""
+        self._topic = topic
+        self._source_id = source_id
+        self._journal = Journal(
+            topic,
+            source_id,
+            properties=properties,
+            brokers=brokers,
+            timeout_seconds=timeout_seconds,
+            open_timeout_seconds=open_timeout_seconds,
+        )
+
+    def open(self) -> LedgerState:
+        """See `Ledger.open`; blocks up to `open_timeout_seconds`."""
+        found = self._journal.open()
+        state = self._fold(found)
+        kept = prune(state)
+        forgotten = found.keys() - {_key(entry) for entry in entries_of(kept)}
+        if forgotten:
+            self._journal.append(dict.fromkeys(forgotten))
+        return kept
+
+    def look(self) -> LedgerState | None:
+        """Read the ledger without holding it; None where there is none.
+
+        Raises:
+            StateError: Kafka does not answer, or it is damaged.
+
+        Runs: anywhere; its holder may write meanwhile.
+        """
+        found = self._journal.look()
+        return self._fold(found) if found else None
+
+    def set_aside(self) -> str:
+        """Forget all entries, readable or not; see `Ledger.set_aside`.
+
+        Raises:
+            StateError: Kafka did not let us.
+        """
+        self._journal.append(dict.fromkeys(self._journal.open()))
+        return "its entries are forgotten"
+
+    def _fold(self, found: Mapping[str, str]) -> LedgerState:
+        entries = []
+        for key, line in found.items():
+            try:
+                entries.append(decode(line))
+            except StateError as error:
+                raise LedgerDamagedError(
+                    f"topic {self._topic}: entry {key} of sourceId {self._source_id!r} is damaged: {error}; {ADOPT}"
+                ) from error
+        return fold(LedgerState(), entries)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See `Ledger.append`.
+
+        Runs: driver; blocks for a transaction, up to 30 s while the topic or its coordinator has no leader.
+        """
+        self._journal.append({_key(entry): encode(entry) for entry in entries})
+
+    def close(self) -> None:
+        """See `Ledger.close`; there is nothing to give back: the next holder fences this one."""
+
+    def describe(self) -> str:
+        """See `Ledger.describe`."""
+        return f"topic {self._topic}"
+
+
+def _key(entry: Entry) -> str:
+    if isinstance(entry, CutRecord):
+        return f"cut/{entry.incarnation}/{entry.plan}/{entry.topic_partition}"
+    return f"incarnation/{entry.number}"

@@ -1,0 +1,163 @@
+"""Which feed a reader follows."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from discovery.config.clock import SystemClock
+from discovery.core.model import TopicId, TopicName, TopicPartition
+from discovery.core.policy import Policy
+from discovery.feed.base import PartitionFeed, SourceFeed
+from discovery.spark.source.cuts.coordinator import RangeCoordinator
+from discovery.spark.source.cuts.ledger import Ledger
+from discovery.spark.source.cuts.planned import Cuts
+from discovery.spark.source.cuts.server import CoordinatorServer
+from discovery.spark.source.options.cuts import CutOptions
+from discovery.spark.source.options.parse import SourceOptions
+from discovery.spark.source.planning.start import is_living
+from discovery.spark.source.waiting import Patience
+from discovery.store.locations import default_state_dir
+
+if TYPE_CHECKING:
+    from discovery.store.topic_ids import TopicIdStore
+
+
+class FeedFactory(Protocol):
+    """Makes the feed of one reader; does no I/O. Picklable, since readers are."""
+
+    def __call__(self, options: SourceOptions) -> SourceFeed:
+        """Build it, unstarted."""
+        ...
+
+
+def chosen_feed(options: SourceOptions) -> SourceFeed:
+    """Build the feed that the options ask for: one that follows a service, or an own loop.
+
+    Raises:
+        ConfigError: the service's address is none, or its token cannot be read.
+
+    Runs: Spark's driver-side source runner; reads the token file, no other I/O.
+    """
+    return embedded_feed(options) if options.discovery_url is None else service_feed(options, options.discovery_url)
+
+
+def service_feed(options: SourceOptions, url: str) -> SourceFeed:
+    """Build a feed that follows a service, with an own loop in reserve. See `chosen_feed`."""
+    _import_structlog()
+    from discovery.config.logs import configure_logging  # noqa: PLC0415 - as below
+    from discovery.feed.choice import Limits  # noqa: PLC0415 - as below
+    from discovery.feed.service_client import ServiceClient, read_token  # noqa: PLC0415 - as below
+    from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
+
+    configure_logging(as_json=False)
+    token = read_token(options.discovery_token_file) if options.discovery_token_file is not None else None
+    return SidecarFeed(
+        ServiceClient(url, cluster=options.discovery_cluster, token=token),
+        bootstrap=options.bootstrap,
+        interest=options.interest,
+        own_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),
+        consumer_id=options.source_id,
+        cluster_id=options.cluster_id,
+        limits=Limits(age_seconds=options.discovery_max_age_seconds),
+    )
+
+
+def embedded_feed(options: SourceOptions) -> SourceFeed:
+    """Build a feed that runs its discovery loop in this process.
+
+    Runs: Spark's driver-side source runner; no I/O.
+    """
+    # Workers import this module with the reader and never run a loop; without these they start 0.2 s sooner.
+    _import_structlog()
+    from discovery.config.logs import configure_logging  # noqa: PLC0415
+    from discovery.feed.bootstrap_file import BootstrapFile  # noqa: PLC0415
+    from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415
+
+    # Without it a traceback would show local variables, and those hold client options: passwords.
+    configure_logging(as_json=False)
+    return EmbeddedFeed(
+        bootstrap=options.bootstrap,
+        bootstrap_file=BootstrapFile(options.bootstrap_file) if options.bootstrap_file is not None else None,
+        interest=options.interest,
+        client_options=options.client,
+        policy=Policy(),
+        state_dir=options.state_dir or default_state_dir(),
+        source_id=options.source_id,
+        cluster_id=options.cluster_id,
+    )
+
+
+def kept_ids(options: SourceOptions) -> "TopicIdStore | None":
+    """Return where the topic ids of a named source are kept; None without a name.
+
+    Runs: Spark's driver-side source runner; no I/O.
+    """
+    from discovery.store.topic_ids import TopicIdStore  # noqa: PLC0415 - as in `embedded_feed`
+
+    return TopicIdStore(options.state_dir or default_state_dir(), options.source_id) if options.source_id else None
+
+
+def _import_structlog() -> None:
+    """Import it without rich, which it would load for tracebacks that are never printed here.
+
+    That is a quarter of what our imports cost each start of a query (0.08 s of processor time).
+    """
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # Python's way to say: not there
+    try:
+        import structlog  # noqa: F401, PLC0415
+    finally:
+        del sys.modules["rich"]
+
+
+def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
+    """Open the ledger of a named source and listen for its workers; None where nothing is ever cut.
+
+    Raises:
+        StateError: the ledger is another's or damaged, or the port cannot be had.
+
+    Runs: Spark's driver-side source runner, once; blocks up to 15 s for the last holder to end. A ledger in Kafka
+    waits up to `startupTimeout` for a living broker first, then as long for the leader of its topic.
+    """
+    if options.cuts is None or options.source_id is None:
+        return None
+    ledger = _ledger(options, options.source_id, options.cuts, feed)
+    # A policy that ends the query at a topic made anew has no use for what is asked here.
+    coordinator = (
+        RangeCoordinator(ledger, topic_id_of=partial(current_topic_id, feed))
+        if options.restart_recreated
+        else RangeCoordinator(ledger)
+    )
+    server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
+    cuts = Cuts(coordinator, server, options.cuts)
+    cuts.open()
+    return cuts
+
+
+def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
+    """Return a topic's id of this moment by its first partition, which every topic has; None is unknown.
+
+    Runs: any thread of Spark's driver-side source runner; from memory.
+    """
+    first = feed.view().partitions.get(TopicPartition(topic, 0))
+    return None if first is None else first.topic_id
+
+
+def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: PartitionFeed) -> Ledger:
+    if not cuts.in_kafka:
+        from discovery.spark.source.cuts.ledger_file import FileLedger  # noqa: PLC0415 - as in `embedded_feed`
+
+        return FileLedger(options.state_dir or default_state_dir(), source_id)
+    from discovery.spark.source.cuts.ledger_kafka import KafkaLedger  # noqa: PLC0415 - as in `embedded_feed`
+
+    Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
+    return KafkaLedger(
+        cuts.topic,
+        source_id,
+        properties=options.client.connection,
+        brokers=lambda: feed.view().bootstrap or options.bootstrap,
+        # As patient as any start: the topic's leader may be among the dead.
+        open_timeout_seconds=options.startup_timeout_seconds,
+    )

@@ -1,0 +1,83 @@
+"""The options of cuts, read as one group: they all hang on `sourceId`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from discovery.core.errors import ConfigError
+from discovery.core.model import TopicName
+from discovery.spark.source.options.durations import parse_duration
+
+NAMES = ("cutAfter", "cutLedger", "cutLedgerTopic", "coordinatorHost", "coordinatorPort")
+_LEDGERS = ("file", "kafka")
+_MAX_PORT = 65_535
+_MAX_TOPIC = 249
+LEDGER_TOPIC = TopicName("__kafka_discovery_cuts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutOptions:
+    """How a batch is cut, and who remembers it."""
+
+    after_seconds: float = 1.0
+    in_kafka: bool = False
+    """The ledger is a topic, not a file."""
+    topic: TopicName = LEDGER_TOPIC
+    host: str | None = None
+    """None: `spark.driver.host`."""
+    port: int = 0
+    """0: any free one."""
+
+
+def parse_cut_options(given: Mapping[str, str]) -> CutOptions | None:
+    """Read the group; None without `sourceId`, for then nothing is cut.
+
+    Raises:
+        ConfigError: names option, value, limit and remedy.
+
+    Runs: driver, at `load()`; no I/O.
+    """
+    named = [name for name in NAMES if name in given]
+    if "sourceId" not in given:
+        if named:
+            raise ConfigError(f"{named[0]}: it has no effect without sourceId; name this source, or leave it out")
+        return None
+    in_kafka = _ledger(given.get("cutLedger", "file"))
+    if "cutLedgerTopic" in given and not in_kafka:
+        raise ConfigError(
+            "cutLedgerTopic: it has no effect with cutLedger=file; set cutLedger to kafka, or leave it out"
+        )
+    return CutOptions(
+        after_seconds=parse_duration(given.get("cutAfter", "1s"), option="cutAfter"),
+        in_kafka=in_kafka,
+        topic=_topic(given.get("cutLedgerTopic", LEDGER_TOPIC)),
+        host=_host(given["coordinatorHost"]) if "coordinatorHost" in given else None,
+        port=_port(given["coordinatorPort"]) if "coordinatorPort" in given else 0,
+    )
+
+
+def _ledger(text: str) -> bool:
+    if text.strip().lower() not in _LEDGERS:
+        raise ConfigError(f"cutLedger: {text!r} is not one of {', '.join(_LEDGERS)}")
+    return text.strip().lower() == "kafka"
+
+
+def _topic(text: str) -> TopicName:
+    name = text.strip()
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or len(name) > _MAX_TOPIC or name in {".", ".."}:
+        raise ConfigError(f"cutLedgerTopic: {text!r} is not a topic name (letters, digits, '.', '_', '-')")
+    return TopicName(name)
+
+
+def _host(text: str) -> str:
+    name = text.strip().removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[A-Za-z0-9._:%-]+", name):
+        raise ConfigError(f"coordinatorHost: {text!r} is not a host; write the driver's name or address, without port")
+    return name
+
+
+def _port(text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()) or not 0 < int(stripped) <= _MAX_PORT:
+        raise ConfigError(f"coordinatorPort: {text!r} is not a port (1..{_MAX_PORT})")
+    return int(stripped)

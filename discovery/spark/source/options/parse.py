@@ -1,0 +1,391 @@
+"""The options of `format("kafka-discovery")`, checked as a whole before anything starts."""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.feed.base import Interest
+from discovery.spark.source.options import cuts as cut_options
+from discovery.spark.source.options.cuts import CutOptions, parse_cut_options
+from discovery.spark.source.options.durations import parse_duration
+from discovery.spark.source.options.sizes import parse_size
+from discovery.spark.source.planning.bounds import (
+    ENDING,
+    STARTING,
+    STRATEGY,
+    Bound,
+    NoneAfter,
+    check_batch_bounds,
+    ignored,
+    option_of,
+    parse_bound,
+)
+from discovery.spark.source.planning.offsets import COMMITTED, EARLIEST, LATEST
+from discovery.spark.source.planning.plan import OnParked
+
+_T = TypeVar("_T")
+
+BOOTSTRAP = "kafka.bootstrap.servers"
+FALLBACK = "startingOffsetsFallback"
+_FALLBACKS = {"error": None, "earliest": EARLIEST, "latest": LATEST}
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""They shape the batches of a stream."""
+WITHOUT_EFFECT = {
+    "kafkaConsumer.pollTimeoutMs": "a task waits for its leader as long as it takes, and says so",
+    "fetchOffset.numRetries": "offsets come from the discovery loop, which asks again by itself",
+    "fetchOffset.retryIntervalMs": "offsets come from the discovery loop, which asks again by itself",
+    "partition.metadata.cache.ttl.ms": "the discovery loop keeps metadata fresh",
+}
+"""Options that tune how the native source asks again: accepted and told, since nothing is lost without them."""
+KNOWN = (
+    *_STRATEGIES,
+    *STARTING.all,
+    STRATEGY,
+    FALLBACK,
+    *ENDING.all,
+    "commitOffsets",
+    *LIMITS,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "onTopicRecreated",
+    "bootstrapServersFile",
+    "includeHeaders",
+    "onParked",
+    "startupTimeout",
+    "stateDir",
+    "sourceId",
+    "clusterId",
+    "discoveryUrl",
+    "discoveryCluster",
+    "discoveryTokenFile",
+    "discoveryMaxAge",
+    "groupIdPrefix",
+    "clientRackVariable",
+    "fetchEngine",
+    "fetchMaxMemory",
+    *cut_options.NAMES,
+    *WITHOUT_EFFECT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything a reader needs, checked. `repr` shows no client option, since those hold passwords."""
+
+    bootstrap: tuple[BrokerAddress, ...]
+    interest: Interest
+    client: ClientOptions
+    bootstrap_file: Path | None = None
+    """Holds the list instead, and may be changed while the query runs."""
+    starting: Bound | None = None
+    """None: not given; see `stream_start` and `batch_start`."""
+    starting_fallback: int | None = None
+    """EARLIEST or LATEST where the group has no offset that can be read; None: that is an error."""
+    ending: Bound | None = None
+    """Batch reads only."""
+    group: str | None = None
+    """`kafka.group.id`."""
+    commit_offsets: bool = False
+    """Tell that group where the query stands."""
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_seconds: float = 900.0
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    restart_recreated: bool = False
+    """Read a topic that was made anew from its beginning; else it is data loss that fails the query."""
+    include_headers: bool = False
+    on_parked: OnParked = OnParked.CONTINUE
+    startup_timeout_seconds: float = 600.0
+    state_dir: Path | None = None
+    source_id: str | None = None
+    cuts: CutOptions | None = None
+    """None: nothing is cut."""
+    cluster_id: ClusterId | None = None
+    discovery_url: str | None = None
+    """A service to follow; None: an own loop."""
+    discovery_cluster: str = "default"
+    discovery_token_file: Path | None = None
+    discovery_max_age_seconds: float = 10.0
+    group_id_prefix: str = "spark-kafka-discovery"
+    rack_variable: str | None = None
+    fetch_engine: str = "auto"
+    fetch_max_memory_bytes: int = 64 << 20
+    notes: tuple[str, ...] = ()
+    """What a user should know about options that were accepted; logged at the start."""
+
+    @property
+    def stream_start(self) -> Bound:
+        """Where a new streaming query begins; by default at the end, as in the native source."""
+        return LATEST if self.starting is None else self.starting
+
+    @property
+    def batch_start(self) -> Bound:
+        """Where a batch read begins; by default at the beginning."""
+        return EARLIEST if self.starting is None else self.starting
+
+    @property
+    def batch_end(self) -> Bound:
+        """Where a batch read ends; by default at the end of this moment."""
+        return LATEST if self.ending is None else self.ending
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check every option of the source and their combinations.
+
+    Args:
+        options: As Spark hands them over; names in any case.
+
+    Raises:
+        ConfigError: names option, value, limit and remedy in one line.
+
+    Runs: driver, at `load()`; no I/O.
+    """
+    given = _given(options)
+    client = map_client_options({name: value for name, value in given.items() if _is_client_option(name)})
+    interest = _interest(given, client)
+    strategy = _one_of(STRATEGY, given.get(STRATEGY, "error"), ("error", "latest"))
+    starting = parse_bound(given, STARTING, interest, NoneAfter(strategy))
+    group = client.librdkafka.get("group.id")
+    commit_offsets = _flag("commitOffsets", given.get("commitOffsets", "false"))
+    _need_group(group, {f"{STARTING.offsets}=committed": starting == COMMITTED, "commitOffsets=true": commit_offsets})
+    least, most = _optional(given, LIMITS[1], _positive), _optional(given, LIMITS[0], _positive)
+    if least is not None and most is not None and least > most:
+        raise ConfigError(
+            f"{LIMITS[1]}: {least} is more than {LIMITS[0]}={most} allows; lower the one or raise the other"
+        )
+    return SourceOptions(
+        bootstrap=_bootstrap(given),
+        bootstrap_file=_optional(given, "bootstrapServersFile", _folder),
+        interest=interest,
+        client=client,
+        starting=starting,
+        starting_fallback=_FALLBACKS[_one_of(FALLBACK, given.get(FALLBACK, "error"), tuple(_FALLBACKS))],
+        group=group,
+        commit_offsets=commit_offsets,
+        ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_seconds=parse_duration(
+            given.get("maxTriggerDelay", "15m"), option="maxTriggerDelay", bare_unit="ms"
+        ),
+        min_partitions=_optional(given, "minPartitions", _positive),
+        max_records_per_partition=_optional(given, "maxRecordsPerPartition", _positive),
+        fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        restart_recreated=_restarts(given),
+        include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
+        on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
+        startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
+        state_dir=_optional(given, "stateDir", _folder),
+        source_id=_optional(given, "sourceId", _name),
+        cuts=parse_cut_options(given),
+        discovery_url=_optional(given, "discoveryUrl", _url),
+        discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
+        discovery_token_file=_optional(given, "discoveryTokenFile", _folder),
+        discovery_max_age_seconds=parse_duration(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
+        cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
+        group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
+        rack_variable=_rack_variable(given),
+        fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
+        fetch_max_memory_bytes=parse_size(
+            given.get("fetchMaxMemory", "64m"), option="fetchMaxMemory", least="8m", most="4g"
+        ),
+        notes=_notes(given),
+    )
+
+
+def check_stream(options: SourceOptions) -> None:
+    """Refuse what only a batch read can honour.
+
+    Raises:
+        ConfigError: names the option and the remedy.
+
+    Runs: driver, before a streaming query starts; no I/O.
+    """
+    if options.ending is not None:
+        name = option_of(options.ending, ENDING)
+        raise ConfigError(
+            f"{name}: a stream has no end; remove it, and use Trigger.AvailableNow to stop at the end of this moment, "
+            "or spark.read for a batch read"
+        )
+
+
+def check_batch(options: SourceOptions) -> None:
+    """Refuse bounds that no batch read can have.
+
+    Raises:
+        ConfigError: names the option and the remedy.
+
+    Runs: driver, before a batch read is planned; no I/O.
+    """
+    check_batch_bounds(options.batch_start, options.batch_end)
+
+
+def batch_notes(options: SourceOptions) -> tuple[str, ...]:
+    """Say which options of a stream a batch read does without.
+
+    Runs: driver; no I/O.
+    """
+    given = {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        "sourceId": options.source_id,
+    }
+    return tuple(f"{name} has no effect in a batch read" for name, value in given.items() if value is not None)
+
+
+def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
+    notes = [*ignored(given, STARTING), *ignored(given, ENDING)]
+    if STRATEGY in given and not {STARTING.timestamp, STARTING.by_timestamp} & given.keys():
+        notes.append(f"{STRATEGY} has no effect without {STARTING.timestamp} or {STARTING.by_timestamp}")
+    if FALLBACK in given and given.get(STARTING.offsets, "").strip().lower() != "committed":
+        notes.append(f"{FALLBACK} has no effect without {STARTING.offsets}=committed")
+    if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
+        notes.append("maxTriggerDelay has no effect without minOffsetsPerTrigger")
+    if "kafka.group.id" in given and "groupIdPrefix" in given:
+        notes.append("groupIdPrefix has no effect: kafka.group.id is given too and goes first")
+    notes += [f"{name} has no effect here: {reason}" for name, reason in WITHOUT_EFFECT.items() if name in given]
+    return tuple(notes)
+
+
+def _restarts(given: Mapping[str, str]) -> bool:
+    default = "fail" if _flag("failOnDataLoss", given.get("failOnDataLoss", "true")) else "restart"
+    return _one_of("onTopicRecreated", given.get("onTopicRecreated", default), ("fail", "restart")) == "restart"
+
+
+def _rack_variable(given: Mapping[str, str]) -> str | None:
+    variable = _optional(given, "clientRackVariable", _name)
+    if variable is not None and "kafka.client.rack" in given:
+        raise ConfigError("clientRackVariable: kafka.client.rack says the rack of all workers; remove one of the two")
+    return variable
+
+
+def _need_group(group: str | None, options: Mapping[str, bool]) -> None:
+    if needing := [option for option, given in options.items() if given and not group]:
+        raise ConfigError(f"kafka.group.id: it is missing; {' and '.join(needing)} needs the name of a consumer group")
+
+
+def _is_client_option(name: str) -> bool:
+    return name.startswith("kafka.") and name != BOOTSTRAP
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """Restore the names' spelling, which Spark lowers, and refuse what we do not know."""
+    spelling = {name.lower(): name for name in KNOWN}
+    given: dict[str, str] = {}
+    for raw, value in options.items():
+        name = raw.lower()
+        if not name.startswith("kafka."):
+            name = spelling.get(name) or _refuse(raw)
+        given[name] = value
+    return given
+
+
+def _refuse(raw: str) -> str:
+    candidates = {name.lower(): name for name in (*KNOWN, BOOTSTRAP)}
+    near = difflib.get_close_matches(raw.lower(), candidates, n=1, cutoff=0.0)
+    raise ConfigError(f"{raw}: unknown option; did you mean {candidates[near[0]]}?")
+
+
+def _bootstrap(given: Mapping[str, str]) -> tuple[BrokerAddress, ...]:
+    if "bootstrapServersFile" in given and "discoveryUrl" in given:
+        raise ConfigError("bootstrapServersFile: the service of discoveryUrl has its own list; remove one of the two")
+    if BOOTSTRAP not in given and "bootstrapServersFile" in given:
+        return ()
+    if BOOTSTRAP not in given:
+        raise ConfigError(f'{BOOTSTRAP}: required; list the brokers as "host:port,host:port"')
+    return parse_bootstrap_servers(given[BOOTSTRAP], option=BOOTSTRAP)
+
+
+def _interest(given: Mapping[str, str], client: ClientOptions) -> Interest:
+    chosen = [name for name in _STRATEGIES if name in given]
+    if len(chosen) != 1:
+        found = " and ".join(chosen) or "none of them"
+        raise ConfigError(f"exactly one of subscribe, subscribePattern and assign is needed, found {found}")
+    text = given[chosen[0]]
+    match chosen[0]:
+        case "subscribe":
+            return Interest(topics=_topics(text), isolation=client.isolation)
+        case "subscribePattern":
+            return Interest(pattern=_pattern(text), isolation=client.isolation)
+        case _:
+            return Interest(assigned=_assigned(text), isolation=client.isolation)
+
+
+def _topics(text: str) -> tuple[TopicName, ...]:
+    topics = tuple(dict.fromkeys(TopicName(part.strip()) for part in text.split(",") if part.strip()))
+    if not topics:
+        raise ConfigError('subscribe: no topic named; write topics like "orders,payments"')
+    return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"subscribePattern: {text!r} is not a regular expression: {error}") from None
+    if not text.strip():
+        raise ConfigError('subscribePattern: empty; write a pattern like "orders-.*"')
+    return text
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        raw = json.loads(text)
+        assigned = {
+            TopicPartition(TopicName(topic), partition) for topic, partitions in raw.items() for partition in partitions
+        }
+        sound = all(type(tp.partition) is int and tp.partition >= 0 for tp in assigned)
+    except (ValueError, AttributeError, TypeError):
+        assigned, sound = set(), False
+    if not assigned or not sound:
+        raise ConfigError(f'assign: {text!r} does not name partitions; write JSON like {{"orders": [0, 1]}}')
+    return tuple(sorted(assigned))
+
+
+def _optional(given: Mapping[str, str], option: str, parse: Callable[[str, str], _T]) -> _T | None:
+    return parse(option, given[option]) if option in given else None
+
+
+def _positive(option: str, text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()) or not 0 < int(stripped) < 2**63:
+        raise ConfigError(f"{option}: {text!r} is not a whole number of 1 or more")
+    return int(stripped)
+
+
+def _flag(option: str, text: str) -> bool:
+    return _one_of(option, text, ("true", "false")) == "true"
+
+
+def _one_of(option: str, text: str, values: tuple[str, ...]) -> str:
+    lowered = text.strip().lower()
+    if lowered not in values:
+        raise ConfigError(f"{option}: {text!r} is not one of {', '.join(values)}")
+    return lowered
+
+
+def _url(option: str, text: str) -> str:
+    if not re.fullmatch(r"https?://[^/?#@\s]+/?", text.strip()):
+        raise ConfigError(f"{option}: {text!r} is no address of a service; write http://127.0.0.1:9463")
+    return text.strip().rstrip("/")
+
+
+def _folder(option: str, text: str) -> Path:
+    return Path(_name(option, text)).expanduser()
+
+
+def _name(option: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigError(f"{option}: empty; give it a value or leave the option out")
+    return text.strip()

@@ -1,0 +1,276 @@
+"""Spark's side of the source: a stream reader over a feed that runs in the background of the driver."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from discovery.config.client.key_material import open_stores
+from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, StateError
+from discovery.core.model import BrokerAddress
+from discovery.feed.base import SourceFeed
+from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from discovery.spark.source.border import HIDE_TRACEBACK, one_line
+from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
+from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, opened_cuts
+from discovery.spark.source.options.parse import SourceOptions
+from discovery.spark.source.planning.planner import Planner
+from discovery.spark.source.status import StatusFile, told_by_file
+
+_log = logging.getLogger("kafka_discovery.source")
+_RUN = uuid.uuid4().hex[:12]
+"""Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""
+_NO_LIMIT_ROWS = 2**63 - 1
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangesPartition(InputPartition):
+    """One Spark task: its ranges, and the brokers that were alive when it was planned."""
+
+    ranges: tuple[FetchRange, ...]
+    brokers: tuple[BrokerAddress, ...]
+    settings: FetchSettings
+    ticket: Ticket | None = None
+    """How to ask where ranges end; None: as planned."""
+
+
+def _border(method: _Method) -> _Method:
+    """Deliberate errors cross as one line; any other keeps its traceback under the phrase that tests look for."""
+
+    @wraps(method)
+    def guarded(self: Any, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except DiscoveryError as error:
+            raise one_line(error) from None
+        except Exception:
+            _log.exception("%s: %s failed", BUG_PHRASE, method.__name__)
+            raise
+
+    return cast("_Method", guarded)
+
+
+class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads partitions that a feed knows. Pickled in its constructor state; the feed lives on the driver alone.
+
+    Spark makes two of them: one in the source runner, whose planning methods are called one after the other for
+    the life of the query, and one that travels to the workers, of which only `read` is called.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        feed_factory: FeedFactory = chosen_feed,
+        *,
+        refusal: str | None = None,
+        tell: Callable[[Planner], StatusFile | None] = told_by_file,
+    ) -> None:
+        """Keep the options; no I/O, no thread.
+
+        Args:
+            options: Checked.
+            feed_factory: Makes the feed when the driver asks for something.
+            refusal: Why there is nothing to read. Told by the first call, because Spark hides what constructors raise.
+            tell: Begins to tell how the source is doing.
+        """
+        self._tell = tell
+        self._options = options
+        self._refusal = refusal
+        self._feed_factory = feed_factory
+        self._planner: Planner | None = None
+        self._status: StatusFile | None = None
+
+    # -- driver -------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> Planner:
+        if self._refusal is not None:
+            raise ConfigError(self._refusal)
+        if self._planner is None:
+            self._options = with_open_stores(self._options)
+            feed = started_feed(self._feed_factory, self._options)
+            say_notes(self._options)
+            self._planner = Planner(
+                feed, self._options, cuts=opened_cuts(self._options, feed), ids=kept_ids(self._options)
+            )
+            self._status = self._tell(self._planner)
+        return self._planner
+
+    @_border
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Say where a new query begins; Spark asks twice and gets one answer.
+
+        Runs: driver, at the start of a new query; blocks up to `startupTimeout` for a living broker.
+        """
+        return cast("dict[str, Any]", self._plan().initial_offsets())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return `maxOffsetsPerTrigger` in Spark's words.
+
+        Never "all available", although there may be no limit: then that can only come from Trigger.Once.
+
+        Runs: driver, once per trigger; from memory.
+        """
+        limit = self._options.max_offsets_per_trigger
+        return ReadMaxRows(_NO_LIMIT_ROWS if limit is None else limit)
+
+    # No signature-hiding decorator here: Spark counts the parameters.
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Say how far the next batch reads.
+
+        Runs: driver, up to 100 times a second; from memory on a normal trigger. With Trigger.AvailableNow it waits
+        for partitions that cannot be read, and fails when they stay so; with Trigger.Once it asks for fresh answers.
+        """
+        once = isinstance(limit, ReadAllAvailable)
+        try:
+            if once:
+                self._plan().fix_once()
+            return cast("dict[str, Any]", self._plan().latest_offsets(start, _rows(limit)))
+        except DiscoveryError as error:
+            raise one_line(error) from None
+        except Exception:
+            _log.exception("%s: latestOffset failed; the query goes on from where it stands", BUG_PHRASE)
+            if once or (self._planner is not None and self._planner.available_now):
+                # Here "nothing new" would end the query as a success.
+                raise
+            return start
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Show the end of all partitions in the query's progress.
+
+        Runs: driver, once per trigger; from memory.
+        """
+        try:
+            return cast("dict[str, Any] | None", self._plan().report())
+        except Exception:  # noqa: BLE001 - the border to Spark: a progress line must not end a query
+            _log.exception("%s: reportLatestOffset failed", BUG_PHRASE)
+            return None
+
+    @_border
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the offsets at which the query ends.
+
+        Runs: driver, once; blocks up to its budget for fresh answers.
+        """
+        self._plan().fix_target()
+
+    @_border
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Turn one planned batch into tasks, each with the brokers that are alive now.
+
+        Runs: driver, once per batch; from memory, except at the replay of a batch after a restart, where it waits
+        up to `startupTimeout` for a living broker.
+        """
+        if start == end:
+            return []
+        tasks, brokers, ticket = self._plan().tasks(start, end)
+        settings = fetch_settings(self._options)
+        return [
+            RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=for_ranges(ticket, ranges))
+            for ranges in tasks
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint is the only truth about what was read."""
+
+    def stop(self) -> None:
+        """Stop the feed. Spark calls this only when a method failed; else the process is killed.
+
+        Runs: driver; blocks <= 5 s.
+        """
+        if self._status is not None:
+            self._status.stop()
+        if self._planner is not None:
+            if self._planner.committer is not None:
+                self._planner.committer.stop()
+            self._planner.feed.stop()
+            if self._planner.cuts is not None:
+                self._planner.cuts.close()
+
+    # -- executor -----------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task.
+
+        Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
+        """
+        task = cast("RangesPartition", partition)
+        os.environ.pop(HIDE_TRACEBACK, None)
+        try:
+            arbiter = None if task.ticket is None else TcpArbiter(task.ticket)
+            yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting, arbiter=arbiter)
+        except DiscoveryError as error:
+            raise one_line(error) from None
+
+
+def _rows(limit: ReadLimit) -> int | None:
+    return limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT_ROWS else None
+
+
+def _say_waiting(sentence: str) -> None:
+    _log.warning("%s", sentence)
+
+
+def with_open_stores(options: SourceOptions) -> SourceOptions:
+    """Read the key and trust stores that the options name; what they held travels with the tasks.
+
+    Raises:
+        ConfigError: one cannot be opened.
+
+    Runs: driver, not at `load()`, since a JVM may start for it; blocks for milliseconds, 1-2 s for a JKS store.
+    """
+    return replace(options, client=open_stores(options.client))
+
+
+def started_feed(factory: FeedFactory, options: SourceOptions) -> SourceFeed:
+    """Make a feed and begin following.
+
+    Raises:
+        StateError: the state is held by another process, or cannot be written; names option and remedy.
+
+    Runs: driver; blocks <= 15 s for a named source's last holder.
+    """
+    feed = factory(options)
+    try:
+        feed.start()
+    except OSError as error:
+        raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
+    return feed
+
+
+def say_notes(options: SourceOptions) -> None:
+    """Tell what a user should know about options that were accepted.
+
+    Runs: driver, once per query.
+    """
+    for note in options.notes:
+        _log.warning("%s", note)
+    for name, reason in options.client.without_effect.items():
+        _log.warning("kafka.%s has no effect here: %s", name, reason)
+
+
+def fetch_settings(options: SourceOptions) -> FetchSettings:
+    """Return how the workers of this process's query read.
+
+    Runs: driver; no I/O.
+    """
+    isolation = {"isolation.level": options.interest.isolation.value}
+    return FetchSettings(
+        client_options={
+            "group.id": f"{options.group_id_prefix}-{_RUN}",
+            **options.client.librdkafka,
+            **isolation,
+        },
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+        rack_variable=options.rack_variable,
+        engine=options.fetch_engine,
+        max_memory_bytes=options.fetch_max_memory_bytes,
+    )

@@ -1,0 +1,100 @@
+"""How a query waits for Kafka at its start: patiently, aloud, and not for ever."""
+
+import logging
+from collections.abc import Callable
+
+from discovery.core.clock import Clock
+from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.feed.base import FeedView, PartitionFeed, verdicts
+from discovery.spark.source.options.parse import SourceOptions
+from discovery.spark.source.planning.start import explain, is_living, is_usable, is_vouched_for
+
+_log = logging.getLogger("kafka_discovery.source")
+_SETTLE_SECONDS = 1.0
+"""How long a start waits for leaders that have not told their offsets, once others have."""
+_SAY_AGAIN_SECONDS = 10.0
+
+
+class Patience:
+    """Waits for views of one feed on behalf of one query. One thread."""
+
+    def __init__(self, feed: PartitionFeed, options: SourceOptions, clock: Clock) -> None:
+        """Begin to count `startupTimeout` now."""
+        self.lived = False
+        """A living broker was seen in this run: from now on no outage ends the query."""
+        self._feed = feed
+        self._options = options
+        self._clock = clock
+        self._began = clock.monotonic()
+
+    def current(self) -> FeedView:
+        """Return the view of this moment.
+
+        Raises:
+            KafkaUnreachableError: waiting will not help, and this run has not read anything yet.
+
+        Runs: driver; from memory.
+        """
+        view = self._feed.view()
+        if view.fatal is not None and not self.lived:
+            raise KafkaUnreachableError(f"{view.fatal}; {verdicts(view)}")
+        return view
+
+    def usable_view(self, is_enough: Callable[[FeedView], bool]) -> FeedView:
+        """Wait until the feed can start a query, then a little longer for what is still on its way.
+
+        Raises:
+            KafkaUnreachableError: nobody answered within `startupTimeout`; carries a verdict per address.
+            ConfigError: brokers live, but the topics do not exist.
+
+        Runs: driver; blocks <= `startupTimeout` + 1 s.
+        """
+        interest = self._options.interest
+        view = self.wait(lambda v: is_usable(v, interest), self._options.startup_timeout_seconds, self._say)
+        if not is_usable(view, interest):
+            raise self._no_start(view)
+        if not self.lived:
+            self.wait(is_vouched_for, _SETTLE_SECONDS)
+        self.lived = True
+        return self.wait(is_enough, _SETTLE_SECONDS)
+
+    def expect_life(self, view: FeedView) -> None:
+        """After a restart nothing is planned before a broker answers; that may take `startupTimeout` at most.
+
+        Raises:
+            KafkaUnreachableError: it took longer.
+        """
+        waited = self._clock.monotonic() - self._began
+        if self.lived or (is_living(view) and (is_vouched_for(view) or waited >= _SETTLE_SECONDS)):
+            self.lived = True
+        elif waited >= self._options.startup_timeout_seconds and not is_living(view):
+            raise self._no_start(view)
+
+    def wait(
+        self,
+        condition: Callable[[FeedView], bool],
+        timeout_seconds: float,
+        say: Callable[[FeedView], None] = lambda _: None,
+    ) -> FeedView:
+        """Return the first view that meets the condition, else the last one; `say` hears of it every 10 s.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        now = self._clock.monotonic()
+        deadline, say_at = now + timeout_seconds, now + min(_SAY_AGAIN_SECONDS, timeout_seconds / 2)
+        view = self.current()
+        while not condition(view) and now < deadline:
+            if now >= say_at:
+                say(view)
+                say_at = now + _SAY_AGAIN_SECONDS
+            self._feed.wait(view.version, min(deadline, say_at) - now)
+            view, now = self.current(), self._clock.monotonic()
+        return view
+
+    def _no_start(self, view: FeedView) -> KafkaUnreachableError | ConfigError:
+        waited = self._options.startup_timeout_seconds
+        text = f"startupTimeout: after {waited:g} s {explain(view, self._options.interest)}"
+        return ConfigError(text) if is_living(view) else KafkaUnreachableError(text)
+
+    def _say(self, view: FeedView) -> None:
+        _log.warning("the query cannot start yet: %s", explain(view, self._options.interest))

@@ -1,0 +1,99 @@
+"""A real download server on this machine, and the Ivy settings that make it the only one."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from discovery.localkafka.jars.artifacts import ArtifactSet, Dependency
+
+_IVY_XML = b"""<ivy-module version="2.0"><info organisation="local.test" module="x" revision="1"/>
+<configurations><conf name="default"/><conf name="master"/></configurations>
+<publications><artifact name="x" type="jar" ext="jar" conf="default,master"/></publications></ivy-module>"""
+_PUBLIC = """<ivysettings><resolvers><url name="public">
+<ivy pattern="{url}/[module].xml"/><artifact pattern="{url}/[artifact].[ext]"/>
+</url></resolvers></ivysettings>"""
+_CHAIN = """<ivysettings><resolvers><chain name="default"><resolver ref="public"/></chain></resolvers></ivysettings>"""
+
+
+class DownloadServer(ThreadingHTTPServer):
+    """Serves one module: `content` is its jar; while `held`, a transfer stops half way."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.content = content
+        self.flowing = threading.Event()
+        self.flowing.set()
+        self.half_way = threading.Event()
+        self.downloads = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def java_options(self, folder: Path) -> str:
+        """Write settings that know this server alone; return what a JVM must be told to use them."""
+        folder.mkdir()
+        texts = {"public": _PUBLIC.format(url=self.url), "default-chain": _CHAIN}
+        for part in ("public", "shared", "local", "main-chain", "default-chain"):
+            (folder / f"ivysettings-{part}.xml").write_text(texts.get(part, "<ivysettings/>"))
+        return f"-Divy.default.settings.dir={folder.as_uri()}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: DownloadServer
+
+    def do_HEAD(self) -> None:
+        self._begin(self._body())
+
+    def do_GET(self) -> None:
+        body = self._body()
+        self._begin(body)
+        half = len(body) // 2
+        self.wfile.write(body[:half])
+        if self.path.endswith(".jar"):
+            self.server.downloads += 1
+            self.wfile.flush()
+            self.server.half_way.set()
+            self.server.flowing.wait(120)
+        try:
+            self.wfile.write(body[half:])
+        except OSError:
+            self.close_connection = True  # the other side was killed, as the test wanted
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _body(self) -> bytes:
+        return {"/x.jar": self.server.content, "/x.xml": _IVY_XML}.get(self.path, b"")
+
+    def _begin(self, body: bytes) -> None:
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+
+
+@contextmanager
+def serving(content: bytes) -> Iterator[DownloadServer]:
+    """Serve until the end of the block."""
+    with DownloadServer(content) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.flowing.set()
+            server.shutdown()
+            thread.join()
+
+
+def artifacts_with(content: bytes, pins: Path) -> ArtifactSet:
+    """Describe the server's module, pinned to this content."""
+    pins.write_text(f"{hashlib.sha256(content).hexdigest()}  x-1.jar\n")
+    wanted = (Dependency(organisation="local.test", name="x", revision="1"),)
+    return ArtifactSet(folder_name="x-1", title="Module X", checksum_file=str(pins), dependencies=wanted)

@@ -1,0 +1,129 @@
+"""What a query must have delivered: a producer that remembers every acknowledged record, and the comparison."""
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tests.support.helpers import eventually
+
+_PAUSE_SECONDS = 0.05
+_TIMEOUT_SECONDS = 120
+
+
+class Row(NamedTuple):
+    """One record as a query delivers it, or as a broker acknowledged it."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: str | None
+
+
+class Load:
+    """Writes numbered records on a thread, in turn to the given partitions, from `start` to `stop`.
+
+    `acknowledged` is the oracle: topic, partition, offset and value of every record a broker confirmed.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: Iterable[int],
+        *,
+        per_second: int = 200,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partitions: Sequence[int] = tuple(partitions)
+        self.acknowledged: list[Row] = []
+        self.refused: list[str] = []
+        self.name = uuid.uuid4().hex[:8]
+        self._per_turn = max(1, int(per_second * _PAUSE_SECONDS))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "topic.metadata.refresh.interval.ms": 500,
+                "message.timeout.ms": _TIMEOUT_SECONDS * 1000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                **(options or {}),
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(10)
+        # A test that failed may have left partitions without a leader: what waits for them is given up.
+        self._producer.purge()
+        self._producer.flush(1)
+
+    def wait_more(self, count: int, *, partitions: Collection[int] | None = None, deadline_seconds: float = 30) -> None:
+        """Wait until so many more records, of these partitions if given, were acknowledged."""
+
+        def counted() -> int:
+            return sum(partitions is None or row.partition in partitions for row in self.acknowledged)
+
+        goal = counted() + count
+        eventually(lambda: counted() >= goal, deadline_seconds, f"{count} more acknowledged records")
+
+    def stop(self, *, deadline_seconds: float = 60) -> None:
+        """Write no more and wait until every record was acknowledged."""
+        self._stopping.set()
+        self._thread.join(10)
+        left = self._producer.flush(deadline_seconds)
+        assert left == 0, f"{left} records were not acknowledged within {deadline_seconds:g} s"
+        assert not self.refused, f"{len(self.refused)} records were refused, the first: {self.refused[0]}"
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            for _ in range(self._per_turn):
+                self._send(number)
+                number += 1
+            self._producer.poll(0)
+            time.sleep(_PAUSE_SECONDS)
+
+    def _send(self, number: int) -> None:
+        partition = self.partitions[number % len(self.partitions)]
+        value = f"{self.name}#{number}"
+        try:
+            self._producer.produce(self.topic, value=value, partition=partition, on_delivery=self._note)
+        except BufferError:
+            return
+        except KafkaException as error:
+            # The client learns of an added partition half a second later.
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+
+    def _note(self, error: object, message: Any) -> None:
+        if error is not None:
+            self.refused.append(f"{message.topic()}-{message.partition()}: {error}")
+            return
+        self.acknowledged.append(Row(message.topic(), message.partition(), message.offset(), message.value().decode()))
+
+
+def assert_exactly_once(rows: Iterable[Row], acknowledged: Iterable[Row]) -> None:
+    """Fail unless the delivered rows are exactly the acknowledged records, each once."""
+    delivered, wanted = Counter(rows), Counter(acknowledged)
+    assert max(wanted.values(), default=1) == 1, "the oracle itself has a record twice"
+    repeated = sorted(row for row, count in delivered.items() if count > 1)
+    lost = sorted(wanted.keys() - delivered.keys())
+    strange = sorted(delivered.keys() - wanted.keys())
+    assert not repeated, f"{len(repeated)} rows came twice: {repeated[:3]}"
+    assert not lost, f"{len(lost)} records were lost: {lost[:3]}"
+    assert not strange, f"{len(strange)} rows were never acknowledged: {strange[:3]}"

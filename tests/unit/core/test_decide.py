@@ -1,0 +1,351 @@
+from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
+from discovery.core.decide import Announce, Persist, Publish, RebuildClient
+from discovery.core.diff import EventKind
+from discovery.core.errors import FailureKind
+from discovery.core.model import BrokerId, LoopState, TopicId, TopicName, TopicPartition, Verdict
+from discovery.core.model import PartitionOffsets as Offsets
+from discovery.core.state import initial_state
+from discovery.core.topics import is_confirmed
+from tests.unit.core.core_values import (
+    OURS,
+    POLICY,
+    THEIRS,
+    address,
+    alive,
+    answer,
+    brokers,
+    dead,
+    run,
+    settled,
+    snapshot_of,
+    topic,
+)
+
+
+def kinds(instructions: tuple[object, ...]) -> list[EventKind]:
+    return [i.event.kind for i in instructions if isinstance(i, Announce)]
+
+
+def test_given_two_agreeing_addresses_when_probed_then_the_cluster_is_pinned_and_a_client_is_built() -> None:
+    state = initial_state([address(1), address(2), address(3)])
+    decision = run(state, alive(1, 1, 2, 3), alive(2, 1, 2, 3))
+    assert decision.state.pin == OURS
+    assert [i.bootstrap for i in decision.instructions if isinstance(i, RebuildClient)] == [(address(1), address(2))]
+
+
+def test_given_the_first_trusted_answer_when_taken_then_it_is_persisted_before_it_is_published() -> None:
+    state = initial_state([address(1)])
+    state = run(state, alive(1, 1)).state
+    decision = run(state, answer(1, topics=(topic(),)))
+    order = [type(i) for i in decision.instructions if isinstance(i, Persist | Publish)]
+    assert order == [Persist, Publish]
+    assert decision.state.loop_state is LoopState.FRESH
+
+
+def test_given_a_lonely_first_answer_when_others_are_not_judged_then_the_pin_waits_for_the_settle_time() -> None:
+    state = initial_state([address(1), address(2)])
+    early = run(state, alive(1, 1, cluster=THEIRS))
+    assert early.state.pin is None
+    contradicted = run(early.state, alive(2, 2), now=0.1)
+    assert contradicted.state.pin is None
+    assert "clusterId" in (contradicted.state.fatal or "")
+    alone = run(early.state, now=POLICY.settle_seconds)
+    assert alone.state.pin == THEIRS
+
+
+def test_given_a_majority_when_one_address_belongs_to_another_cluster_then_it_is_rejected() -> None:
+    state = initial_state([address(1), address(2), address(3)])
+    decision = run(state, alive(3, 3, cluster=THEIRS), alive(1, 1, 2), alive(2, 1, 2))
+    assert decision.state.pin == OURS
+    assert decision.state.addresses[address(3)].verdict is Verdict.FOREIGN_CLUSTER
+    assert address(3) not in decision.state.living
+    assert EventKind.CLUSTER_MISMATCH in kinds(decision.instructions)
+
+
+def test_given_a_pinned_view_when_an_answer_comes_from_another_cluster_then_it_is_dropped_and_the_client_rebuilt() -> (
+    None
+):
+    state = settled(3, topic())
+    decision = run(state, answer(1, 2, 3, topics=(topic("foreign"),), cluster=THEIRS))
+    assert snapshot_of(decision.state) == snapshot_of(state)
+    assert any(isinstance(i, RebuildClient) for i in decision.instructions)
+    assert all(known.proved_at is None for known in decision.state.addresses.values())
+
+
+def test_given_a_view_when_an_empty_answer_comes_then_the_view_stays_and_it_counts_as_a_failure() -> None:
+    state = settled(3, topic())
+    decision = run(state, answer())
+    assert snapshot_of(decision.state) == snapshot_of(state)
+    assert decision.state.metadata_failures == 1
+
+
+def test_given_three_failures_in_a_row_when_counted_then_the_client_is_rebuilt_once() -> None:
+    state = settled(3)
+    failure = MetadataFailure(kind=FailureKind.TRANSIENT, detail="timed out")
+    rebuilt = []
+    for _ in range(5):
+        decision = run(state, failure)
+        state = decision.state
+        rebuilt.append(any(isinstance(i, RebuildClient) for i in decision.instructions))
+    assert rebuilt == [False, False, True, False, False]
+
+
+def test_given_an_unchanged_answer_when_taken_then_nothing_is_published_and_the_generation_stays() -> None:
+    state = settled(3, topic())
+    decision = run(state, answer(1, 2, 3, topics=(topic(),)), now=1.0)
+    assert decision.instructions == ()
+    assert snapshot_of(decision.state).generation == snapshot_of(state).generation
+    assert decision.state.confirmed_at == 1.0
+
+
+def test_given_more_partitions_when_told_then_they_are_published_and_announced() -> None:
+    state = settled(3, topic(partitions=3))
+    decision = run(state, answer(1, 2, 3, topics=(topic(partitions=5),)))
+    assert len(snapshot_of(decision.state).topics[TopicName("t")].partitions) == 5
+    assert kinds(decision.instructions) == [EventKind.PARTITIONS_ADDED]
+
+
+def test_given_fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_they_are_kept_without_a_leader() -> None:
+    state = settled(3, topic(partitions=3, topic_id="a"))
+    decision = run(state, answer(1, 2, 3, topics=(topic(partitions=2),)))
+    leaders = [p.leader_id for p in snapshot_of(decision.state).topics[TopicName("t")].partitions]
+    assert leaders == [1, 1, None]
+    assert EventKind.SHRINK_BLOCKED in kinds(decision.instructions)
+
+
+def test_given_fewer_partitions_when_the_topic_id_is_new_then_the_topic_was_recreated() -> None:
+    state = settled(3, topic(partitions=3, topic_id="a"))
+    state = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("b")})).state
+    decision = run(state, answer(1, 2, 3, topics=(topic(partitions=2),)))
+    assert len(snapshot_of(decision.state).topics[TopicName("t")].partitions) == 2
+    assert kinds(decision.instructions) == [EventKind.TOPIC_RECREATED]
+
+
+def test_given_a_topic_that_vanishes_when_confirmed_then_it_becomes_a_tombstone_and_returns_with_what_it_had() -> None:
+    state = settled(3, topic(topic_id="a"))
+    gone = answer(1, 2, 3, unknown=("t",))
+    for second in range(3):
+        state = run(state, gone, now=float(second)).state
+    assert not snapshot_of(state).topics
+    assert TopicName("t") in snapshot_of(state).tombstones
+    decision = run(state, answer(1, 2, 3, topics=(topic(topic_id="a"),)), now=4.0)
+    assert kinds(decision.instructions) == [EventKind.TOPIC_RETURNED]
+    assert not snapshot_of(decision.state).tombstones
+
+
+def test_given_one_broker_of_three_missing_when_told_once_then_it_leaves() -> None:
+    decision = run(settled(3, topic()), answer(1, 2, topics=(topic(),)))
+    assert snapshot_of(decision.state).brokers == brokers(1, 2)
+
+
+def test_given_four_of_twelve_missing_when_told_once_then_they_are_held_back_until_two_others_confirm() -> None:
+    state = settled(12, topic())
+    left = tuple(range(1, 9))
+    told = answer(*left, topics=(topic(),))
+    decision = run(state, told, now=1.0)
+    assert len(snapshot_of(decision.state).brokers) == 12
+    assert EventKind.SHRINK_BLOCKED in kinds(decision.instructions)
+    state = decision.state
+    for second in (2.0, 3.0, 4.0):
+        state = run(state, told, now=second).state
+    assert len(snapshot_of(state).brokers) == 12, "three equal answers of one client are one voice"
+    state = run(state, alive(1, *left), alive(2, *left), now=5.0).state
+    state = run(state, told, now=6.0).state
+    assert snapshot_of(state).brokers == brokers(*left)
+
+
+def test_given_many_small_losses_when_they_add_up_within_a_cycle_then_the_brake_holds_them_too() -> None:
+    state = settled(12, topic())
+    for count in (11, 10, 9, 8):
+        state = run(state, answer(*range(1, count + 1), topics=(topic(),)), now=1.0).state
+    assert len(snapshot_of(state).brokers) == 10
+
+
+def test_given_a_silent_leader_when_it_tells_no_offset_then_it_must_prove_itself_at_once() -> None:
+    state = settled(3, topic())
+    asked = (TopicPartition(TopicName("t"), 0),)
+    state = run(state, OffsetsAnswer(leader_id=BrokerId(1), asked=asked, offsets={})).state
+    assert state.addresses[address(1)].proved_at is None
+
+
+def test_given_a_resting_leader_when_it_tells_offsets_then_it_is_alive_at_once() -> None:
+    state = run(settled(3, topic()), dead(1, Verdict.SILENT)).state
+    asked = TopicPartition(TopicName("t"), 0)
+    told = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
+    assert run(state, told).state.addresses[address(1)].alive
+
+
+def test_given_all_dead_when_time_passes_then_the_state_is_failsafe_and_the_view_is_kept() -> None:
+    state = settled(2, topic())
+    decision = run(state, dead(1), dead(2), now=5.0)
+    assert decision.state.loop_state is LoopState.FAILSAFE
+    assert "kept the last view of 2 brokers" in decision.sentence
+    assert "refused: b1:9092, b2:9092" in decision.sentence
+
+
+def test_given_no_confirmation_when_older_than_staleness_then_the_state_is_stale() -> None:
+    assert run(settled(2), now=POLICY.staleness_seconds + 1).state.loop_state is LoopState.STALE
+
+
+def test_given_a_saved_view_when_all_listed_addresses_are_foreign_then_waiting_is_called_useless() -> None:
+    saved = snapshot_of(settled(2, topic()))
+    state = initial_state([address(8), address(9)], snapshot=saved)
+    decision = run(state, alive(8, 8, cluster=THEIRS), alive(9, 8, cluster=THEIRS), dead(1), dead(2))
+    assert decision.state.loop_state is LoopState.REJECTING
+    assert "theirs" in (decision.state.fatal or "")
+    assert "state reset" in (decision.state.fatal or "")
+
+
+def test_given_a_saved_view_when_the_list_is_foreign_though_a_learned_broker_lives_then_a_start_is_called_useless() -> (
+    None
+):
+    saved = snapshot_of(settled(2, topic()))
+    state = initial_state([address(8), address(9)], snapshot=saved)
+    decision = run(state, alive(1), alive(8, 8, cluster=THEIRS))
+    assert decision.state.fatal is None, "the other address may be ours"
+    decision = run(decision.state, alive(9, 8, cluster=THEIRS))
+    assert "the saved state says" in (decision.state.fatal or "")
+
+
+def test_given_a_saved_view_when_the_listed_are_dead_and_a_learned_one_lives_then_the_client_is_built_from_it() -> None:
+    saved = snapshot_of(settled(3, topic()))
+    state = initial_state([address(3)], snapshot=saved)
+    decision = run(state, dead(3), alive(2, 1, 2))
+    assert [i.bootstrap for i in decision.instructions if isinstance(i, RebuildClient)] == [(address(2),)]
+    assert snapshot_of(decision.state).topics
+
+
+def test_given_a_cluster_id_option_when_the_saved_view_is_of_another_then_the_option_wins() -> None:
+    state = initial_state([address(1)], snapshot=snapshot_of(settled(2)), cluster_id=THEIRS)
+    assert state.snapshot is None
+    assert run(state, alive(1, 1)).state.addresses[address(1)].verdict is Verdict.FOREIGN_CLUSTER
+
+
+def test_given_a_removed_broker_that_still_answers_for_itself_then_it_is_stale_but_an_alias_is_alive() -> None:
+    state = settled(3, topic())
+    state = run(state, alive(1, 1, 2, 3)).state
+    shrunk = run(state, answer(1, 2, topics=(topic(),))).state
+    stale = run(shrunk, alive(3, 1, 2, 3)).state
+    assert stale.addresses[address(3)].verdict is Verdict.STALE
+    alias = run(shrunk, alive(3, 1, 2)).state
+    assert alias.addresses[address(3)].verdict is Verdict.ALIVE
+
+
+def test_given_a_stuck_call_when_told_then_the_client_is_rebuilt_and_it_is_announced() -> None:
+    decision = run(settled(1), StuckCall(name="metadata", seconds=11.0))
+    assert EventKind.STUCK_CALL in kinds(decision.instructions)
+    assert any(isinstance(i, RebuildClient) for i in decision.instructions)
+
+
+def test_given_an_answer_for_a_retired_address_when_it_comes_late_then_it_is_ignored() -> None:
+    state = settled(2)
+    assert run(state, dead(9)).state.addresses.keys() == state.addresses.keys()
+
+
+def test_given_equal_knowledge_when_described_then_the_sentence_is_equal() -> None:
+    state = settled(3, topic(leader=None))
+    first, second = run(state, now=0.1), run(state, now=0.2)
+    assert first.sentence == second.sentence
+    assert "3 partitions without a leader" in first.sentence
+
+
+def test_given_a_learned_broker_that_leaves_when_accepted_then_only_a_configured_address_stays() -> None:
+    state = run(initial_state([address(1), address(2)]), alive(1, 1, 2, 3), alive(2, 1, 2, 3)).state
+    state = run(state, answer(1, 2, 3)).state
+    assert address(3) in state.addresses
+    assert address(3) not in run(state, answer(1, 2)).state.addresses
+    assert address(2) in run(state, answer(1, 3)).state.addresses
+
+
+def test_given_a_leader_nobody_lists_when_it_tells_offsets_then_nothing_changes() -> None:
+    state = settled(2, topic())
+    told = OffsetsAnswer(leader_id=BrokerId(9), asked=(), offsets={})
+    assert run(state, told).state == run(state).state
+
+
+def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() -> None:
+    asked = TopicPartition(TopicName("t"), 0)
+    told = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
+    assert run(settled(2, topic()), told).instructions == ()
+
+
+def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:
+    state = settled(3, topic(partitions=3, topic_id="a"))
+    short = answer(1, 2, 3, topics=(topic(partitions=2),))
+    first = run(state, short)
+    assert kinds(run(first.state, short).instructions) == []
+
+
+def test_given_a_tombstone_when_the_topic_returns_with_another_id_then_it_was_recreated() -> None:
+    state = settled(3, topic(topic_id="a"))
+    for second in range(3):
+        state = run(state, answer(1, 2, 3, unknown=("t",)), now=float(second)).state
+    returned = run(state, answer(1, 2, 3, topics=(topic(topic_id="b"),)), now=4.0)
+    assert kinds(returned.instructions) == [EventKind.TOPIC_RECREATED]
+
+
+def test_given_a_saved_view_when_all_its_brokers_were_replaced_then_the_new_ones_are_alive() -> None:
+    state = initial_state([address(5), address(6)], snapshot=snapshot_of(settled(3, topic())))
+    state = run(state, dead(1), dead(2), dead(3), alive(5, 5, 6, 7), alive(6, 5, 6, 7)).state
+    assert set(state.living) == {address(5), address(6)}
+    assert address(7) in state.addresses
+
+
+def test_given_a_refused_login_when_metadata_fails_then_no_client_is_rebuilt_and_the_sentence_says_why() -> None:
+    state = settled(2, topic())
+    refused = MetadataFailure(kind=FailureKind.AUTH, detail="topic t: not authorized")
+    for _ in range(7):
+        decision = run(state, refused)
+        state = decision.state
+        assert decision.instructions == ()
+    assert "metadata fails: topic t: not authorized" in decision.sentence
+    assert "metadata fails" not in run(state, answer(1, 2, topics=(topic(),))).sentence
+
+
+def test_given_an_asked_topic_when_one_answer_does_not_know_it_then_it_is_not_confirmed_missing() -> None:
+    state = run(settled(2), answer(1, 2, unknown=("x",))).state
+    assert not is_confirmed(state.absences.get(TopicName("x")))
+    for _ in range(2):
+        state = run(state, answer(1, 2, unknown=("x",))).state
+    assert is_confirmed(state.absences[TopicName("x")])
+    assert not snapshot_of(state).tombstones
+    assert TopicName("x") not in run(state, answer(1, 2, topics=(topic("x"),))).state.absences
+
+
+def test_given_a_connection_alone_when_told_then_the_verdict_stays_and_the_time_is_noted() -> None:
+    state = run(settled(2), ProbeOutcome(address=address(1), tcp_only=True), now=3.0).state
+    assert state.addresses[address(1)].alive
+    assert state.addresses[address(1)].asked_at == 3.0
+
+
+def test_given_no_pin_when_metadata_comes_then_nobody_fills_the_view() -> None:
+    assert run(initial_state([address(1), address(2)]), answer(1, 2, topics=(topic(),))).state.snapshot is None
+
+
+def test_given_another_list_when_taken_then_its_addresses_are_asked_and_those_off_it_forgotten_unless_brokers() -> None:
+    state = settled(2)
+    state = run(run(state, NewBootstrap(addresses=(address(1), address(2), address(3)))).state, dead(3)).state
+    decision = run(state, NewBootstrap(addresses=(address(3), address(7))))
+    assert decision.state.configured == (address(3), address(7))
+    assert {a: known.verdict for a, known in decision.state.addresses.items()} == {
+        address(1): Verdict.ALIVE,
+        address(2): Verdict.ALIVE,
+        address(3): None,
+        address(7): None,
+    }
+    assert kinds(decision.instructions) == [EventKind.BOOTSTRAP_CHANGED]
+    assert run(decision.state, NewBootstrap(addresses=(address(3), address(7)))).instructions == ()
+
+
+def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one_is_forgotten() -> None:
+    state = run(initial_state([address(1), address(2)]), NewBootstrap(addresses=(address(2), address(3)))).state
+    assert tuple(state.addresses) == (address(2), address(3))
+
+
+def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_in_doubt_until_their_ids_are_told() -> None:
+    old = snapshot_of(settled(1, topic()))
+    state = run(initial_state([address(1)], snapshot=old), alive(1, 1)).state
+    confirmed = run(state, answer(1, topics=(topic(),)), now=1).state
+    assert set(confirmed.doubts) == set(old.topics)
+    told = run(state, TopicIdsAnswer(topic_ids=dict.fromkeys(old.topics, TopicId("x")), asked_at=0.5)).state
+    assert not run(told, answer(1, topics=(topic(),)), now=1).state.doubts

@@ -1,0 +1,53 @@
+"""When a topic may have been made anew: raised, answered, settled."""
+
+import pytest
+
+from discovery.core.answers import OffsetsAnswer, TopicIdsAnswer
+from discovery.core.model import BrokerId, PartitionOffsets, TopicId, TopicName, TopicPartition
+from discovery.core.offsets import OffsetBook
+from discovery.core.suspicion import Doubt, answered, raised, settled, went_back
+
+T, U = TopicName("t"), TopicName("u")
+P = TopicPartition(T, 0)
+IDS = {T: TopicId("x")}
+
+
+def _answer(offsets: PartitionOffsets) -> OffsetsAnswer:
+    return OffsetsAnswer(leader_id=BrokerId(1), asked=(P,), offsets={P: offsets})
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (PartitionOffsets(high_watermark=9, leader_epoch=3), {T}),
+        (PartitionOffsets(high_watermark=12, leader_epoch=2), {T}),
+        (PartitionOffsets(high_watermark=10, leader_epoch=3), set()),
+        (PartitionOffsets(high_watermark=11, leader_epoch=4), set()),
+        (PartitionOffsets(start_offset=4), set()),
+    ],
+)
+def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_or_epoch_raises_a_doubt(
+    told: PartitionOffsets, expected: set[TopicName]
+) -> None:
+    book = OffsetBook().told(_answer(PartitionOffsets(high_watermark=10, leader_epoch=3)), now=0)
+    assert went_back(book, _answer(told)) == expected
+    assert went_back(OffsetBook(), _answer(told)) == set()
+
+
+def test_given_a_doubt_when_an_id_was_asked_for_before_it_then_it_stays_and_one_asked_for_later_settles_it() -> None:
+    doubts = raised({}, [T, U], now=5)
+    early = settled(answered(doubts, TopicIdsAnswer(topic_ids=IDS, asked_at=4.9)), now=6)
+    assert set(early) == {T, U}
+    late = settled(answered(doubts, TopicIdsAnswer(topic_ids=IDS, asked_at=5)), now=6)
+    assert set(late) == {U}
+
+
+def test_given_a_doubt_when_raised_again_then_it_keeps_its_time_unless_it_was_answered() -> None:
+    doubts = raised({T: Doubt(since=1), U: Doubt(since=1, id_told=True)}, [T, U], now=3)
+    assert doubts == {T: Doubt(since=1), U: Doubt(since=3)}
+
+
+def test_given_nobody_who_tells_the_id_when_ten_seconds_passed_then_the_doubt_blocks_no_longer() -> None:
+    doubts = raised({}, [T], now=0)
+    assert settled(doubts, now=9.9)
+    assert not settled(doubts, now=10)

@@ -1,0 +1,165 @@
+"""What describes a client, the report, the picture; without a cluster."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from discovery.cli.app import app
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.prediction.clients import ClientKind, ClientVersion
+from discovery.core.prediction.forecast import Death
+from discovery.doctor.diagnose import Weight, diagnose, percent
+from discovery.doctor.facts import Facts, Seen, death_of
+from discovery.doctor.inputs import Described, described
+from discovery.doctor.picture import draw
+from discovery.doctor.words import document, report
+from tests.support.faults import refused_port
+
+LIST = "b1:9092,b2:9092"
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "conf"
+    file.write_text(text)
+    return file
+
+
+def test_given_a_spark_configuration_when_read_then_list_login_version_and_executors_are_known(tmp_path: Path) -> None:
+    found = described(
+        spark_conf=written(
+            tmp_path,
+            "# a comment\nspark.master   yarn\n"
+            "spark.jars.packages org.apache.spark:spark-sql-kafka-0-10_2.12:3.1.2\n"
+            f"spark.dau.kafka.bootstrap.servers={LIST}\nkafka.default.api.timeout.ms 20000\n"
+            "spark.dau.kafka.security.protocol PLAINTEXT\nspark.dau.kafka.ssl.provider x\nspark.kafkaesque 1\n",
+        )
+    )
+    assert list(map(str, found.addresses)) == LIST.split(",")
+    assert (found.client.version, found.client.limits.api_seconds) == (ClientVersion(2, 6), 20)
+    assert (found.remote_executors, found.origin, found.ignored) == (True, "spark.jars.packages", ("ssl.provider",))
+    assert found.options.librdkafka["security.protocol"] == "PLAINTEXT"
+
+
+def test_given_a_spark_configuration_when_read_then_it_says_how_often_spark_tries(tmp_path: Path) -> None:
+    conf = f"kafka.bootstrap.servers {LIST}\n"
+    assert described(spark_conf=written(tmp_path, conf)).tries == 3
+    assert described(spark_conf=written(tmp_path, f"{conf}spark.dau.fetchOffset.numRetries 5\n")).tries == 5
+    assert described(bootstrap=LIST).tries == 1
+    with pytest.raises(ConfigError, match="numRetries: 'no'"):
+        described(spark_conf=written(tmp_path, f"{conf}fetchOffset.numRetries no\n"))
+    dead = Facts(listed=(seen("b1", Death.REFUSED),))
+    found = diagnose(dead, described(spark_conf=written(tmp_path, conf)))
+    (told,) = [one.sentence for one in found.findings if one.code == "spark-tries"]
+    assert told.endswith("100 % of its queries do, after 182 s.")
+    well = Facts(listed=(seen("b1", None),))
+    assert "spark-tries" not in {one.code for one in diagnose(well, described(spark_conf=tmp_path / "conf")).findings}
+
+
+def test_given_flink_lines_when_read_then_yaml_and_sql_are_the_same(tmp_path: Path) -> None:
+    for text in (
+        f"jobmanager.rpc.address: jm\nproperties.bootstrap.servers: {LIST}\n",
+        f"jobmanager.rpc.address: jm\n  'properties.bootstrap.servers' = '{LIST}',\n",
+    ):
+        found = described(flink_conf=written(tmp_path, text), client_version="4.1", kind=ClientKind.CONSUMER)
+        assert list(map(str, found.addresses)) == LIST.split(",")
+        assert found.remote_executors
+
+
+def test_given_java_properties_when_read_then_long_lines_are_joined_and_no_secret_is_shown(tmp_path: Path) -> None:
+    text = (
+        "bootstrap.servers = b1:9092,\\\n  b2:9092\nsasl.mechanism=PLAIN\nsecurity.protocol=SASL_PLAINTEXT\n"
+        'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
+        'password="hush";\n'
+    )
+    found = described(properties=written(tmp_path, text))
+    assert list(map(str, found.addresses)) == LIST.split(",")
+    assert found.options.librdkafka["sasl.password"] == "hush"
+    assert "hush" not in repr(found)
+    assert described(properties=written(tmp_path, text), bootstrap="b9:9092").addresses[0].host == "b9"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nothing=here\n", "no list of brokers"),
+        ("bootstrap.servers=b1\n", "'b1' is not an address"),
+        (f"bootstrap.servers={LIST}\nrequest.timeout.ms=soon\n", "'soon' is not a number of milliseconds"),
+        (f"bootstrap.servers={LIST}\nsecurity.protocol=TLS\n", "'TLS' is none of"),
+        (b"\xff\xfe\x00".decode("latin-1"), "no list of brokers"),
+    ],
+)
+def test_given_a_file_that_will_not_do_when_read_then_one_line_says_why(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        described(properties=written(tmp_path, text))
+    assert "\n" not in str(raised.value)
+
+
+def test_given_no_file_or_no_text_when_read_then_the_option_is_named(tmp_path: Path) -> None:
+    binary, huge = tmp_path / "binary", tmp_path / "huge"
+    binary.write_bytes(b"\xff\xfe\x00")
+    huge.write_bytes(b"a=b\n" * (2 << 20))
+    for path in (tmp_path / "none", tmp_path, binary, huge):
+        with pytest.raises(ConfigError, match="--spark-conf: "):
+            described(spark_conf=path)
+
+
+def seen(name: str, death: Death | None) -> Seen:
+    verdict = Verdict.ALIVE if death is None else Verdict.SILENT
+    return Seen(address=BrokerAddress(name, 9092), verdict=verdict, death=death)
+
+
+def plain(bootstrap: str = LIST, version: str = "3.9") -> Described:
+    return described(bootstrap=bootstrap, client_version=version)
+
+
+@pytest.mark.parametrize("death", [None, *Death])
+@pytest.mark.parametrize("version", ["2.6", "4.1"])
+def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_be_made(
+    death: Death | None, version: str
+) -> None:
+    for fates in ((None, death), (death, death), (death,)):
+        facts = Facts(listed=tuple(seen(f"b{n}", fate) for n, fate in enumerate(fates)), unknown="nobody <asked>")
+        found = diagnose(facts, plain(version=version))
+        assert "=None" not in report(found).plain
+        json.dumps(document(found))
+        svg = ET.fromstring(draw(found))  # noqa: S314 - our own text
+        assert svg.tag.endswith("svg")
+
+
+def test_given_verdicts_when_a_client_meets_them_then_each_has_its_death() -> None:
+    told = {v: death_of(v, connected=False, no_route=False) for v in Verdict}
+    assert told[Verdict.SILENT] is Death.BLACK_HOLE
+    assert death_of(Verdict.SILENT, connected=True, no_route=False) is Death.SILENT
+    assert death_of(Verdict.SILENT, connected=False, no_route=True) is Death.UNREACHABLE
+    assert told[Verdict.TLS_FAILED] is told[Verdict.AUTH_FAILED] is Death.LOCKED
+    assert told[Verdict.NOT_KAFKA] is told[Verdict.REFUSED] is Death.REFUSED
+    assert told[Verdict.ALIVE] is told[Verdict.STALE] is told[Verdict.FOREIGN_CLUSTER] is None
+
+
+def test_given_probabilities_when_written_then_none_is_rounded_to_never_or_always() -> None:
+    assert [percent(p) for p in (0, 0.0001, 0.02, 0.086, 0.666, 0.999, 1)] == [
+        "0 %", "under 0.1 %", "2.0 %", "8.6 %", "67 %", "over 99 %", "100 %",
+    ]  # fmt: skip
+
+
+def test_given_a_refusing_address_when_the_command_runs_then_it_reports_and_exits_3(tmp_path: Path) -> None:
+    picture = tmp_path / "p.svg"
+    with refused_port() as address:
+        arguments = ["doctor", "--bootstrap", address, "--timeout", "1", "--picture", str(picture)]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 3, done.output
+        assert "The one address of the list is dead" in done.output
+        told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert (told["weight"], told["listed"][0]["failed_stage"]) == ("grave", "connection")
+    assert "<svg" in picture.read_text()
+    wrong = CliRunner().invoke(app, ["doctor", "--bootstrap", "b1:9092", "--picture", "x", "--client-version", "x"])
+    assert isinstance(wrong.exception, ConfigError)
+
+
+def test_given_findings_when_weighed_then_the_gravest_counts() -> None:
+    facts = Facts(listed=(seen("b1", None), seen("b2", None)), leaderless=(), partitions=3)
+    assert diagnose(facts, plain()).weight is Weight.FINE

@@ -1,0 +1,102 @@
+"""The compiled loops are made once per machine; whoever cannot have them reads with the plain engine."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from discovery.core.errors import ConfigError
+from discovery.spark.fetch import engine
+from discovery.spark.fetch.native import code as machine_code
+from discovery.spark.fetch.native import library
+from discovery.spark.fetch.python_client import PythonClient
+
+_SAY = (
+    "import sys; from discovery.spark.fetch.native.code import code; c = code(); "
+    "print(c.was_compiled, 'numba' in sys.modules)"
+)
+
+
+def load(cache: Path) -> str:
+    """Load the loops in a new process; return whether it compiled, and whether it imported the compiler."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", _SAY], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.strip()
+
+
+def test_given_an_empty_cache_when_two_processes_load_then_only_the_first_compiles(tmp_path: Path) -> None:
+    assert load(tmp_path) == "True True"
+    assert load(tmp_path) == "False False"
+    (kept,) = (tmp_path / "kafka-discovery" / "code").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-100])
+    assert load(tmp_path) == "True True", "code that is not whole was used"
+    assert load(tmp_path) == "False False"
+
+
+def test_given_a_folder_that_others_can_write_when_loaded_then_what_lies_there_is_not_run(tmp_path: Path) -> None:
+    assert load(tmp_path) == "True True"
+    (tmp_path / "kafka-discovery" / "code").chmod(0o777)
+    assert load(tmp_path) == "True True"
+    (tmp_path / "kafka-discovery" / "code").chmod(0o700)
+    assert load(tmp_path) == "False False"
+
+
+def test_given_loops_that_do_not_load_when_auto_then_the_plain_engine_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ImportError("no compiler")
+
+    monkeypatch.setattr(machine_code, "code", broken)
+    monkeypatch.setattr(engine, "fallbacks", [])
+    engine._native.cache_clear()
+    try:
+        assert engine.client_factory("auto") is PythonClient
+        assert engine.fallbacks == ["ImportError: no compiler"]
+    finally:
+        engine._native.cache_clear()
+
+
+def test_given_no_place_to_keep_it_when_loaded_then_it_is_compiled_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kafka-discovery").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    machine_code.code.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert machine_code.code().was_compiled
+    machine_code.code.cache_clear()
+    assert "compiled code cannot be kept in" in caplog.text
+
+
+def test_given_a_library_of_another_version_when_auto_then_the_plain_engine_reads_and_one_line_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "OLDEST", (9, 9))
+    monkeypatch.setattr(engine, "fallbacks", [])
+    library.library.cache_clear()
+    engine._native.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert engine.client_factory("auto") is PythonClient
+            assert engine.client_factory("auto") is PythonClient
+        assert len(engine.fallbacks) == len(caplog.records) == 1
+        assert "is not one this engine was tried with" in caplog.text
+        with pytest.raises(ConfigError, match='fetchEngine: "native" does not work here: NotUsableError: librdkafka'):
+            engine.client_factory("native")
+    finally:
+        library.library.cache_clear()
+        engine._native.cache_clear()
+
+
+def test_given_the_library_at_hand_when_checked_then_its_messages_are_laid_out_as_we_read_them() -> None:
+    library._check_message(library.Library())
+
+
+def test_given_messages_laid_out_otherwise_when_checked_then_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_is_as_sent", lambda *_: False)
+    with pytest.raises(library.NotUsableError, match="in another way"):
+        library._check_message(library.Library())

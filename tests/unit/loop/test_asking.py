@@ -1,0 +1,42 @@
+"""One leader's answer for readers of both isolations."""
+
+from discovery.core.model import BrokerId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.policy import Policy
+from discovery.loop.asking import ask_offsets
+from discovery.loop.interest import Interest
+from discovery.loop.offsets import LeaderAsk
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.gateway import FakeGateway
+
+
+def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation_has_its_own() -> None:
+    cluster = FakeCluster(FakeNetwork())
+    cluster.create_topic("t", 2)
+    tp = TopicPartition(TopicName("t"), 0)
+    cluster.append("t", 0, 9)
+    cluster.partition(tp).stable = 4
+    gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
+    ask = LeaderAsk(leader_id=BrokerId(1), partitions=(tp,), with_start=True)
+    for both, expected in ((True, (9, 4)), (False, (9, None))):
+        interest = Interest(topics=(TopicName("t"),), both_ends=both)
+        told = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
+        assert (told.high_watermark, told.last_stable_offset) == expected
+        assert told.start_offset == 0
+
+
+def test_given_some_partitions_or_all_not_told_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> None:
+    cluster = FakeCluster(FakeNetwork())
+    cluster.create_topic("t", 1)
+    gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
+    here, elsewhere = (TopicPartition(TopicName("t"), number) for number in (0, 1))
+    said = {
+        asked: ask_offsets(
+            gateway,
+            LeaderAsk(leader_id=BrokerId(1), partitions=asked, with_start=False),
+            Interest(topics=(here.topic,)).isolations,
+            Policy(),
+        ).detail
+        for asked in ((here,), (here, elsewhere), (elsewhere,))
+    }
+    late = f"no answer within {Policy().offsets_timeout_seconds:g} s"
+    assert list(said.values()) == ["", f"{late}, or it does not lead it now", late]

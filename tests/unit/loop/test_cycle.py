@@ -1,0 +1,164 @@
+"""Single turns of the loop, over the cluster in memory."""
+
+from collections.abc import Callable, Collection, Mapping
+
+import pytest
+
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
+from discovery.core.policy import Policy
+from discovery.core.state import initial_state
+from discovery.loop.cycle import Cycle
+from discovery.loop.interest import Interest
+from tests.support.fakes.calls import InlineCalls
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter
+
+TOPIC = TopicName("t")
+
+
+class Disk:
+    """Keeps what was to be saved; `full` refuses."""
+
+    def __init__(self) -> None:
+        self.full = True
+        self.tried = 0
+        self.saved: Snapshot | None = None
+
+    def save(self, snapshot: Snapshot, addresses: tuple[BrokerAddress, ...]) -> bool:
+        self.tried += 1
+        self.saved = None if self.full else snapshot
+        return not self.full
+
+
+def running(
+    network: FakeNetwork, cluster: FakeCluster, disk: Disk, *topics: TopicName
+) -> tuple[Cycle, Callable[[float], None]]:
+    """A cycle over a cluster, and what lets it run for so many seconds."""
+    cycle = Cycle(
+        state=initial_state(cluster.addresses.values()),
+        policy=Policy(),
+        interest=Interest(topics=topics or (TOPIC,)),
+        factory=FakeGatewayFactory(network),
+        vetter=FakeVetter(network),
+        calls=InlineCalls(),
+        clock=network.clock,
+        persistence=disk,
+        show=lambda _: None,
+    )
+
+    def run(seconds: float) -> None:
+        until = network.clock.monotonic() + seconds
+        while network.clock.monotonic() < until:
+            network.clock.advance(max(cycle.turn(), 0.01))
+
+    return cycle, run
+
+
+def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_is_saved_without_a_change() -> None:
+    network, disk = FakeNetwork(), Disk()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, disk)
+    run(5)
+    tried = disk.tried
+    run(5)
+    assert disk.tried <= tried + 1, "not at every turn"
+    disk.full = False
+    run(11)
+    assert disk.saved is not None
+    assert cycle.state.snapshot is not None
+    assert disk.saved.generation == cycle.state.snapshot.generation
+    tried = disk.tried
+    run(30)
+    assert disk.tried == tried
+
+
+class Ids:
+    """How the ids of topics are told: `hidden` are not, `failures` calls fail first, after a while."""
+
+    def __init__(self, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[set[TopicName]] = []
+        self.hidden: dict[TopicName, int] = {}
+        """In how many answers a topic is left out."""
+        self.failures = 0
+        real = FakeGateway.describe_topic_ids
+
+        def described(
+            gateway: FakeGateway, topics: Collection[TopicName], *, timeout_seconds: float
+        ) -> Mapping[TopicName, TopicId]:
+            self.calls.append(set(topics))
+            if len(self.calls) <= self.failures:
+                network.clock.advance(5.2)
+                raise GatewayError(FailureKind.TRANSIENT, "nobody answered")
+            told = real(gateway, topics, timeout_seconds=timeout_seconds)
+            hidden = {name for name in topics if self.hidden.get(name, 0) > 0}
+            self.hidden |= {name: self.hidden[name] - 1 for name in hidden}
+            return {name: topic_id for name, topic_id in told.items() if name not in hidden}
+
+        monkeypatch.setattr(FakeGateway, "describe_topic_ids", described)
+
+
+def test_given_a_broker_that_does_not_know_a_topic_yet_when_its_id_is_asked_then_soon_again_for_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, other = FakeNetwork(), TopicName("u")
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    for name in (TOPIC, other):
+        cluster.create_topic(name, 2)
+    ids.hidden = {TOPIC: 2}
+    cycle, run = running(network, cluster, Disk(), TOPIC, other)
+    run(2)
+    assert ids.calls == [{TOPIC, other}, {TOPIC}, {TOPIC}]
+    assert cycle.state.snapshot is not None
+    assert all(topic.topic_id is not None for topic in cycle.state.snapshot.topics.values())
+
+
+def test_given_an_id_that_nobody_tells_when_asked_then_not_for_ever_and_another_one_is_not_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, other = FakeNetwork(), TopicName("u")
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    cluster.create_topic(TOPIC, 2)
+    ids.hidden = {TOPIC: 10_000, other: 2}
+    cycle, run = running(network, cluster, Disk(), TOPIC, other)
+    run(10)
+    assert 10 < len(ids.calls) < 25
+    ids.calls.clear()
+    run(30)
+    assert len(ids.calls) <= 30 / Policy().topic_ids_interval_seconds + 1
+    cluster.create_topic(other, 2)
+    run(3)
+    assert cycle.state.snapshot is not None
+    assert cycle.state.snapshot.topics[other].topic_id is not None
+
+
+def test_given_a_first_question_that_hangs_when_it_failed_then_the_ids_are_asked_soon_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = FakeNetwork()
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    cluster.create_topic(TOPIC, 2)
+    ids.failures, ids.hidden = 1, {TOPIC: 2}
+    cycle, run = running(network, cluster, Disk())
+    run(8)
+    assert cycle.state.snapshot is not None
+    assert cycle.state.snapshot.topics[TOPIC].topic_id is not None
+
+
+def test_given_a_question_under_way_when_all_ids_are_due_then_they_are_asked_as_soon_as_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = FakeNetwork()
+    cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, Disk())
+    run(2)
+    real, busy = cycle._start, [True]
+    monkeypatch.setattr(cycle, "_start", lambda key, *more: not (busy[0] and key == "topic ids") and real(key, *more))
+    ids.calls.clear()
+    run(Policy().topic_ids_interval_seconds + 1)
+    assert not ids.calls
+    busy[0] = False
+    run(1)
+    assert ids.calls == [{TOPIC}]

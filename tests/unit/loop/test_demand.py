@@ -1,0 +1,148 @@
+"""Whose end offsets are kept fresh."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from discovery.config.settings import ClusterSettings
+from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicName, TopicPartition
+from discovery.core.policy import Policy
+from discovery.core.state import initial_state
+from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
+from discovery.loop.cycle import Cycle
+from discovery.loop.demand import Division, Leaders, Wanted, everything, isolations, nothing
+from discovery.loop.interest import Interest
+from discovery.service.cluster import Cluster, make_feed
+from tests.support.fakes.calls import InlineCalls
+from tests.support.fakes.clock import FakeClock
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.gateway import FakeGateway, FakeVetter
+
+READ, IDLE = TopicName("read"), TopicName("idle")
+ONE, TWO = BrokerId(1), BrokerId(2)
+BOTH = Interest(pattern="", both_ends=True)
+LEADERS: Leaders = {
+    ONE: (TopicPartition(IDLE, 0), TopicPartition(READ, 0)),
+    TWO: (TopicPartition(IDLE, 1),),
+}
+
+
+def test_given_partitions_of_several_leaders_when_divided_then_only_those_read_are_wanted() -> None:
+    chosen, rest = Division().of(LEADERS, (Interest(pattern="^rea"), Interest(topics=(TopicName("other"),))))
+    assert chosen == {ONE: (TopicPartition(READ, 0),)}
+    assert rest == {ONE: (TopicPartition(IDLE, 0),), TWO: (TopicPartition(IDLE, 1),)}
+
+
+def test_given_no_readers_of_its_own_when_divided_then_all_are_wanted() -> None:
+    assert Division().of(LEADERS, everything()) == (LEADERS, {})
+    assert Division().of(LEADERS, nothing()) == ({}, LEADERS)
+
+
+def test_given_the_same_question_when_asked_again_then_the_same_objects_are_returned() -> None:
+    division, wanted = Division(), (Interest(topics=(READ,)),)
+    first = division.of(LEADERS, wanted)
+    assert division.of(LEADERS, (Interest(topics=(READ,)),)) is first
+    assert division.of(dict(LEADERS), wanted) is not first
+
+
+def test_given_readers_when_they_need_one_end_then_the_other_is_left_out() -> None:
+    committed = Interest(topics=(READ,), isolation=Isolation.READ_COMMITTED)
+    plain = Interest(topics=(READ,))
+    assert isolations((plain,), BOTH) == (Isolation.READ_UNCOMMITTED,)
+    assert set(isolations((plain, committed), BOTH)) == set(Isolation)
+    assert isolations(None, BOTH) == BOTH.isolations
+    assert isolations((committed,), plain) == ()
+
+
+Asked = Counter[tuple[TopicName, Isolation]]
+
+
+class CountingGateway(FakeGateway):
+    """Counts how often the ends of each topic were asked for."""
+
+    def __init__(self, network: FakeNetwork, bootstrap: Sequence[BrokerAddress], asked: Asked) -> None:
+        super().__init__(network, bootstrap)
+        self._asked = asked
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        timeout_seconds: float,
+    ) -> Mapping[TopicPartition, OffsetAndEpoch]:
+        if spec == LATEST:
+            self._asked.update({(tp.topic, isolation) for tp in partitions})
+        return super().list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout_seconds)
+
+
+def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    for topic in (READ, IDLE):
+        cluster.create_topic(topic, 2)
+    counted: Asked = Counter()
+    cycle = Cycle(
+        state=initial_state(cluster.addresses.values()),
+        policy=Policy(),
+        interest=BOTH,
+        factory=lambda bootstrap: CountingGateway(network, bootstrap, counted),
+        vetter=FakeVetter(network),
+        calls=InlineCalls(),
+        clock=network.clock,
+        persistence=None,
+        show=lambda _: None,
+        demand=lambda: wanted,
+    )
+    until = network.clock.monotonic() + 30
+    while network.clock.monotonic() < until:
+        network.clock.advance(max(cycle.turn(), 0.01))
+    assert cycle.state.snapshot is not None
+    assert (cycle.calm_seconds > 0) is (wanted == ())
+    return counted
+
+
+def test_given_readers_when_they_come_and_go_then_the_cluster_tells_whose_ends_were_not_fresh() -> None:
+    clock = FakeClock()
+    settings = ClusterSettings(bootstrap_servers=(BrokerAddress("b1", 9092),))
+    cluster = Cluster("main", settings, Policy(), clock=clock, maker=make_feed, events_max=10)
+    plain = Interest(topics=(READ,))
+    assert cluster.demand() == ()
+    assert cluster.followed(plain, Isolation.READ_UNCOMMITTED), "nobody read before"
+    assert not cluster.followed(plain, Isolation.READ_UNCOMMITTED)
+    assert cluster.followed(plain, Isolation.READ_COMMITTED), "the other end was asked for seldom"
+    assert cluster.demand() == (plain, replace(plain, isolation=Isolation.READ_COMMITTED))
+    clock.advance(seconds=20)
+    assert not cluster.followed(plain, Isolation.READ_UNCOMMITTED)
+    clock.advance(seconds=20)
+    assert not cluster.followed(plain, Isolation.READ_UNCOMMITTED)
+    assert cluster.demand() == (plain,), "one reader went away"
+    clock.advance(seconds=31)
+    assert cluster.demand() == ()
+
+
+def test_given_more_readers_than_are_told_apart_when_they_ask_then_everything_is_kept_fresh() -> None:
+    settings = ClusterSettings(bootstrap_servers=(BrokerAddress("b1", 9092),))
+    cluster = Cluster("main", settings, Policy(), clock=FakeClock(), maker=make_feed, events_max=10)
+    for number in range(100):
+        cluster.followed(Interest(topics=(TopicName(f"t{number}"),)), None)
+    assert cluster.scope in cluster.demand()
+    assert len(cluster.demand()) <= 64
+    assert not cluster.followed(Interest(topics=(READ,)), None), "it is in everything"
+
+
+def test_given_one_topic_that_is_read_when_the_loop_turns_then_the_ends_of_the_other_are_asked_for_seldom() -> None:
+    asked = _asked_within_30_seconds((Interest(topics=(READ,)),))
+    leaders = 2
+    assert asked[READ, Isolation.READ_UNCOMMITTED] > 100
+    assert asked[READ, Isolation.READ_COMMITTED] <= 4 * leaders, "nobody reads it"
+    assert asked[IDLE, Isolation.READ_UNCOMMITTED] <= 4 * leaders
+
+
+def test_given_nobody_who_reads_when_the_loop_turns_then_all_ends_are_asked_for_seldom() -> None:
+    assert set(_asked_within_30_seconds(()).values()) <= set(range(9))
+
+
+def test_given_a_loop_without_readers_of_its_own_when_it_turns_then_both_ends_of_all_are_fresh() -> None:
+    assert min(_asked_within_30_seconds(None).values()) > 100

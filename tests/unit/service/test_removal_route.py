@@ -1,0 +1,64 @@
+"""The removal route over a cluster in memory: reasons by name, flags, and doubt where nobody answers."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.service import Running
+from tests.unit.service.test_api import C, described, get, play
+
+R = f"{C}/removal"
+
+
+def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_who_lists_it(tmp_path: Path) -> None:
+    async def story(one: Running, cluster: FakeCluster) -> None:
+        report = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b3:9092"]}
+        described(await one.api.put("/v1/consumers/dau", json=report))
+        told = (await get(one, f"{R}?brokers=3")).json()
+        assert told["verdict"] == "not"
+        codes = {finding["code"] for finding in told["findings"]}
+        assert {"replicas", "list-empty", "list-entries"} <= codes
+        assert any(f["sentence"].startswith("consumer dau lists nobody else") for f in told["findings"])
+        described(await one.api.delete("/v1/consumers/dau"))
+        assert (await get(one, f"{R}?brokers=3&temporary=true")).json()["verdict"] == "safe"
+        for short in ("/v1/removal", "/v1/clusters/default/removal"):
+            assert (await one.api.get(f"{short}?brokers=3")).json()["verdict"] == "not"
+        again = (await get(one, f"{R}?brokers=3&verify=true")).json()
+        assert (again["verdict"], again["verified"]) == ("not", True)
+        cluster.add_broker(9)
+        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "safe"
+        assert (await get(one, f"{R}?brokers=12&verify=true")).json()["verdict"] == "safe"
+
+    play(tmp_path, story)
+
+
+def test_given_nobody_answers_when_asked_then_the_verdict_is_unknown(tmp_path: Path) -> None:
+    async def story(one: Running, cluster: FakeCluster) -> None:
+        for broker in (1, 2, 3):
+            cluster.silence(broker)
+        told = (await get(one, f"{R}?brokers=3&timeout=1s")).json()
+        assert (told["verdict"], told["findings"][0]["level"]) == ("unknown", "doubt")
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("", "brokers: name at least one broker id"),
+        ("brokers=b9", "brokers: 'b9' is no broker id"),
+        ("brokers=1&temporary=yes", "temporary: 'yes' is neither true nor false"),
+        ("brokers=1&brokers=2", "brokers: given 2 times"),
+        ("broker=1", "broker: unknown parameter"),
+    ],
+)
+def test_given_a_wrong_question_when_asked_then_it_is_400_and_says_what_to_write(
+    tmp_path: Path, query: str, text: str
+) -> None:
+    async def story(one: Running, _: FakeCluster) -> None:
+        wrong = described(await one.api.get(f"{R}?{query}"))
+        assert wrong.status_code == 400
+        assert wrong.json()["error"].startswith(text)
+
+    play(tmp_path, story)

@@ -1,0 +1,142 @@
+"""What a source tells about itself, and who reads it."""
+
+import json
+import logging
+import os
+import socket
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest
+
+from discovery.core.model import BrokerAddress, LoopState, Verdict
+from discovery.feed.base import AddressReport
+from discovery.spark.progress.listener import Batches, query_of
+from discovery.spark.progress.metrics import SourceCollector
+from discovery.spark.progress.reports import SourceReport, line, read_reports
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.planning.planner import Planner
+from discovery.spark.source.status import StatusFile, folder, plan_digest
+from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
+
+
+def planner(feed: ScriptedFeed, **options: str) -> Planner:
+    given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "sourceId": "dau", **options}
+    return Planner(feed, parse_options(given), feed.clock)
+
+
+def parked_feed() -> ScriptedFeed:
+    reports = {
+        BrokerAddress("b1", 9092): AddressReport(verdict=Verdict.ALIVE),
+        BrokerAddress("b2", 9092): AddressReport(verdict=Verdict.SILENT),
+        BrokerAddress("b3", 9092): AddressReport(verdict=Verdict.FOREIGN_CLUSTER),
+    }
+    partitions = {
+        tp(0): partition_view(0, 40),
+        tp(1): partition_view(0, 9, leader=None, parked_since_wall=1_700_000_000.0),
+    }
+    return ScriptedFeed(view_of(partitions, addresses=reports, sentence="fresh: 1 of 3 addresses alive"))
+
+
+def told(state_dir: Path) -> SourceReport:
+    (report,) = read_reports(state_dir)
+    return report
+
+
+def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_told(
+    tmp_path: Path,
+) -> None:
+    plan = planner(parked_feed())
+    end = plan.latest_offsets({"t": {"0": 30, "1": 5}}, None)
+    StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
+    report = told(tmp_path)
+    assert (report.source, report.state, report.jvm_pid) == ("dau", "fresh", os.getppid())
+    assert (report.lag_records, report.lag_unknown_partitions) == (14, 0)
+    assert report.lagging == (("t-0", 10), ("t-1", 4))
+    assert report.brokers == {"healthy": 1, "resting": 1, "rejected": 1, "unasked": 0}
+    assert line(report) == (
+        "source dau: fresh: 1 of 3 addresses alive; parked t-1 (it has no leader since 22:13:20 UTC)"
+    )
+    assert report.plans == {plan_digest(json.loads(json.dumps(end)))}
+
+
+@pytest.mark.parametrize(
+    ("ends", "query"),
+    [
+        ({"a": [2], "b": [9]}, "a"),
+        ({"a": [9]}, ""),
+        ({"a": [1, 2], "b": [1, 9]}, "a"),
+        ({"a": [1, 2], "b": [1, 2]}, ""),
+        ({}, ""),
+    ],
+    ids=["its batches", "another's", "parted after a common batch", "not parted yet", "no batch yet"],
+)
+def test_given_batches_of_queries_when_matched_then_a_source_is_of_the_one_that_alone_fits_best(
+    tmp_path: Path, ends: dict[str, list[int]], query: str
+) -> None:
+    plan = planner(parked_feed())
+    StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
+    report = replace(told(tmp_path), plans=frozenset({1, 2, 3}))
+    assert query_of(report, [Batches(name=name, ends=deque(digests)) for name, digests in ends.items()]) == query
+
+
+def test_given_nothing_new_when_asked_again_then_it_is_written_only_as_a_sign_of_life(tmp_path: Path) -> None:
+    feed = parked_feed()
+    status = StatusFile(planner(feed), tmp_path, feed.clock)
+    assert status.write_if_due()
+    assert not status.write_if_due()
+    feed.clock.advance(10)
+    assert status.write_if_due()
+    feed.show_partitions({tp(0): partition_view(0, 41)})
+    assert status.write_if_due()
+
+
+def test_given_a_folder_that_cannot_be_written_when_told_then_the_query_goes_on_and_it_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "status").write_text("a file, not a folder")
+    feed = parked_feed()
+    status = StatusFile(planner(feed), tmp_path, feed.clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            feed.clock.advance(10)
+            status.write_if_due()
+    assert caplog.text.count("the status of this source cannot be written") == 1
+
+
+def test_given_files_of_dead_runners_and_broken_ones_when_read_then_only_the_living_are_told(tmp_path: Path) -> None:
+    feed = parked_feed()
+    status = StatusFile(planner(feed), tmp_path, feed.clock)
+    status.write_if_due()
+    dead = folder(tmp_path) / f"{socket.gethostname()}-4194305-1.json"
+    dead.write_bytes(status.path.read_bytes())
+    (folder(tmp_path) / "elsewhere-7-1.json").write_text('{"schema": 1')
+    (folder(tmp_path) / "elsewhere-8-1.json").write_text('{"schema": 99}')
+    assert [report.key for report in read_reports(tmp_path)] == [status.path.stem]
+    assert not dead.exists()
+    assert read_reports(tmp_path, jvm_pid=1) == ()
+    status.stop()
+    assert read_reports(tmp_path) == ()
+
+
+def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_states_are_zero_or_one(
+    tmp_path: Path,
+) -> None:
+    feed = parked_feed()
+    feed.show(view_of(feed.view().partitions, state=LoopState.FAILSAFE))
+    plan = planner(feed, commitOffsets="true", **{"kafka.group.id": "g"})
+    StatusFile(plan, tmp_path, feed.clock).write_if_due()
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", told(tmp_path))]))
+    text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    assert 'kafka_discovery_source_lag_records{query="daily",source="dau"} 49.0' in text
+    assert 'kafka_discovery_source_state{query="daily",source="dau",state="failsafe"} 1.0' in text
+    assert 'kafka_discovery_source_state{query="daily",source="dau",state="fresh"} 0.0' in text
+    assert 'kafka_discovery_source_group_commits_total{query="daily",result="failure",source="dau"} 0.0' in text
+
+
+def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
+    assert plan_digest({"a": {"1": 2, "0": 1}, "b": {}}) == plan_digest(json.loads('{"b":{},"a":{"0":1,"1":2}}'))
