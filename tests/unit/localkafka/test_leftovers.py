@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux show
 
 ROOT = Path(__file__).parents[3]
 CONFTEST = """
-from tests import leftovers
+from tests.support import leftovers
 leftovers.SETTLE_SECONDS = 0.3
 def pytest_configure(config):
     config.pluginmanager.register(leftovers)
