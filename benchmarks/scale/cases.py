@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.scale.engine import Engine, Loop
 from benchmarks.scale.world import Asked, SimCluster
+from discovery.core.interest import Interest
 from discovery.core.policy import Policy
 from discovery.loop.demand import Demand, everything
-from discovery.loop.interest import Interest
 
 _RECOVERY_LIMIT_SECONDS = 120.0
 

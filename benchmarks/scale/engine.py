@@ -15,12 +15,12 @@ from typing import cast
 
 from benchmarks.scale.world import SimCluster, SimGateway, SimVetter, bootstrap_list
 from discovery.core.answers import StuckCall
+from discovery.core.interest import Interest
 from discovery.core.model import LoopState
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle, Item, Picture
 from discovery.loop.demand import Demand
-from discovery.loop.interest import Interest
 
 _LISTED = 6
 

@@ -12,6 +12,7 @@ import typer
 from discovery.config.flags import AsJson, ClientOption, KafkaTimeout, StateFolder, together
 from discovery.config.logs import configure_logging
 from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
+from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView, Interest
@@ -19,7 +20,6 @@ from discovery.spark.checkpoint import adopt as amend
 from discovery.spark.checkpoint.ledger_options import Bootstrap, Folder, Kind, Place, Topic, client_options
 from discovery.spark.checkpoint.read import Checkpoint, Severity, Writer, read_checkpoint
 from discovery.spark.checkpoint.verify import Pending, Position, Report, judge
-from discovery.spark.source.options.cuts import LEDGER_TOPIC
 from discovery.store.locations import default_state_dir
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -102,7 +102,7 @@ def _reached(place: Place, kafka: _Kafka) -> Place:
 def _pending(place: Place) -> Pending:
     state = place.look()
     if state is None:
-        where = place.topic or LEDGER_TOPIC if place.kind == "kafka" else place.state_dir or default_state_dir()
+        where = place.topic or CUT_LEDGER_TOPIC if place.kind == "kafka" else place.state_dir or default_state_dir()
         raise StateError(
             f"--source-id {place.source_id}: there is no ledger of cuts in {where}; correct the name, --state-dir or "
             "--cut-ledger, or leave it out where the source never had a sourceId"

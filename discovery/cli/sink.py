@@ -11,7 +11,8 @@ import typer
 from discovery.config.flags import AsJson, ClientOption, KafkaTimeout, StateFolder, Yes, together
 from discovery.config.logs import configure_logging
 from discovery.core.errors import ConfigError
-from discovery.spark.sink.options import DEFAULT_LEDGER_TOPIC, parse_options
+from discovery.core.interest import SINK_LEDGER_TOPIC
+from discovery.spark.sink.options import parse_options
 
 if TYPE_CHECKING:
     from discovery.spark.sink.operator import LaneStatus, SinkStatus
@@ -33,7 +34,7 @@ class Asked:
     sink: Sink
     bootstrap: Bootstrap
     client_option: ClientOption = None
-    marker_topic: MarkerTopic = DEFAULT_LEDGER_TOPIC
+    marker_topic: MarkerTopic = SINK_LEDGER_TOPIC
     timeout: KafkaTimeout = 30.0
     state_dir: StateFolder = None
     as_json: AsJson = False

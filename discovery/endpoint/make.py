@@ -16,6 +16,7 @@ from discovery.config.client.options import ClientOptions
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import ConfigError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
 from discovery.endpoint.limits import Limits
@@ -28,7 +29,6 @@ from discovery.kafka.base import Vetter
 from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.demand import nothing
-from discovery.loop.interest import Interest
 
 _T = TypeVar("_T")
 _log = structlog.get_logger("discovery.endpoint")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     Generation,
@@ -22,7 +23,6 @@ from discovery.core.state import State
 from discovery.core.topics import is_confirmed
 from discovery.feed.base import AddressReport, FeedView, PartitionView
 from discovery.loop.cycle import Picture
-from discovery.loop.interest import Interest
 
 _UNKNOWN = PartitionOffsets()
 _NO_GENERATION = Generation(0)

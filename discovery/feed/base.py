@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -20,7 +21,6 @@ from discovery.core.model import (
     TopicPartition,
     Verdict,
 )
-from discovery.loop.interest import Interest
 
 __all__ = [
     "AddressReport",

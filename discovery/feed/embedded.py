@@ -16,6 +16,7 @@ from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, GatewayError, KafkaUnreachableError, StateError
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -41,7 +42,6 @@ from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Key, ThreadedCalls, Value, gather
 from discovery.loop.cycle import Barrier, Cycle, Picture
 from discovery.loop.demand import Demand, everything
-from discovery.loop.interest import Interest
 from discovery.loop.offsets import LeaderAsk
 from discovery.loop.supervisor import Supervisor
 from discovery.store.snapshots import SnapshotStore

@@ -16,6 +16,7 @@ import structlog
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
@@ -23,11 +24,12 @@ from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
 from discovery.feed.reporter import Reporter
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view, flat, nested
-from discovery.loop.interest import Interest
 
 _T = TypeVar("_T")
 _WAIT_SECONDS = 1.0
 """How long one question waits for a change: a frozen service is noticed this much later."""
+_NO_TOPIC = "/"
+"""No name of a topic: asks the service for brokers alone, where an empty list of topics means all of them."""
 _RETRY_SECONDS = 0.25
 _STEP_SECONDS = 0.25
 _SETTLED_SECONDS = 5.0
@@ -228,7 +230,7 @@ class SidecarFeed:
         names = self._interest.asked_topics
         document, age_seconds = self._client.follow(
             held,
-            topics=None if names is None else ",".join(names),
+            topics=None if names is None else ",".join(names) or _NO_TOPIC,
             pattern=self._interest.pattern,
             isolation=self._interest.isolation.value,
             wait_seconds=wait_seconds,

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from discovery.core.errors import ConfigError
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -24,7 +25,6 @@ from discovery.core.model import (
     Verdict,
 )
 from discovery.feed.base import AddressReport, FeedView, PartitionView
-from discovery.loop.interest import Interest
 
 ROW = (
     "partition",

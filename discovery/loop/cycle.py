@@ -25,6 +25,7 @@ from discovery.core.clock import Clock
 from discovery.core.decide import Announce, Decision, Instruction, Persist, Publish, RebuildClient, decide
 from discovery.core.diff import Event, EventKind
 from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, BrokerId, Isolation, Snapshot, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
 from discovery.core.policy import Policy
@@ -35,7 +36,6 @@ from discovery.kafka.base import Gateway, GatewayFactory, Vetter
 from discovery.loop.asking import ask_offsets
 from discovery.loop.calls import Calls
 from discovery.loop.demand import Demand, Division, Wanted, everything, isolations
-from discovery.loop.interest import Interest
 from discovery.loop.offsets import LeaderAsk, OffsetsSchedule, partitions_by_leader
 
 _GRACE_SECONDS = 1.0

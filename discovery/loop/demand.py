@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, Isolation, TopicName, TopicPartition
-from discovery.loop.interest import Interest
 
 Leaders = Mapping[BrokerId, tuple[TopicPartition, ...]]
 Wanted = tuple[Interest, ...]

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, TopicPartition, Verdict
 from discovery.core.offsets import OffsetBook
 from discovery.core.policy import Policy
 from discovery.core.state import State
 from discovery.core.verdict import WRONG
-from discovery.loop.interest import Interest
 
 _NOT_WORTH_ASKING = WRONG | {Verdict.REFUSED, Verdict.UNRESOLVABLE}
 _SLOWEST_RETRY_SECONDS = 1.0

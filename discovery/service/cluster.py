@@ -9,13 +9,13 @@ from typing import Protocol
 
 from discovery.config.settings import ClusterSettings
 from discovery.core.clock import Clock
+from discovery.core.interest import Interest
 from discovery.core.model import Isolation
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
 from discovery.loop.cycle import Picture
 from discovery.loop.demand import Demand, Wanted
-from discovery.loop.interest import Interest
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discovery.core.errors import DiscoveryError
+from discovery.core.interest import Interest
 from discovery.core.model import Generation, TopicPartition
 from discovery.feed.base import FeedView
 from discovery.feed.wire import Position, encode_view
-from discovery.loop.interest import Interest
 from discovery.service.api.patterns import Patterns
 from discovery.service.cluster import Cluster, Shown
 

@@ -11,13 +11,13 @@ import pytest
 from discovery.config.client.options import map_client_options
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import GatewayError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, LoopState
 from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.keeper.processes import resident_bytes
-from discovery.loop.interest import Interest
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.faults import Babble, babbler
 from tests.support.helpers import eventually

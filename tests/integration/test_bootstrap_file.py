@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from discovery.core.errors import ConfigError
+from discovery.core.interest import Interest
 from discovery.core.model import LoopState, TopicName
 from discovery.feed.bootstrap_file import BootstrapFile
 from discovery.feed.embedded import EmbeddedFeed
 from discovery.localkafka.cluster import LocalKafka
-from discovery.loop.interest import Interest
 from tests.support.faults import refused_port
 from tests.support.helpers import eventually
 

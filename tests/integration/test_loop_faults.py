@@ -9,6 +9,7 @@ import pytest
 
 from discovery.config.client.options import map_client_options
 from discovery.core.answers import ProbeOutcome
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     Isolation,
@@ -24,7 +25,6 @@ from discovery.feed.embedded import EmbeddedFeed
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from discovery.loop.interest import Interest
 from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
 from tests.support.foreign_broker import Usurper
 from tests.support.helpers import eventually, numbered, produce

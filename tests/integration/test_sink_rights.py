@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, DiscoveryError
+from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
-from discovery.spark.sink.options import DEFAULT_LEDGER_TOPIC
 from discovery.spark.sink.writer import Outcome
 from tests.support.acls import AUTHORIZER, PREFIXED, rule
 from tests.support.helpers import eventually
@@ -68,8 +68,8 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
     rule(cluster, USER, ResourceType.TOPIC, TOPIC, DESCRIBE)
     refused_until_named(sink, f"topic: this login may not write to topic {TOPIC}; allow WRITE on it")
     rule(cluster, USER, ResourceType.TOPIC, TOPIC, WRITE)
-    refused_until_named(sink, f"topic {DEFAULT_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
-    rule(cluster, USER, ResourceType.TOPIC, DEFAULT_LEDGER_TOPIC, READ, DESCRIBE, CREATE)
+    refused_until_named(sink, f"topic {SINK_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
+    rule(cluster, USER, ResourceType.TOPIC, SINK_LEDGER_TOPIC, READ, DESCRIBE, CREATE)
     refused_until_named(sink, "sinkId: the brokers refuse transactional id 'orders-eu-preflight'; allow WRITE and DES")
     rule(cluster, USER, ResourceType.TRANSACTIONAL_ID, "orders-eu", WRITE, DESCRIBE, pattern=PREFIXED)
     refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from discovery.core.diff import EventKind
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, LoopState, Snapshot, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle, Picture
-from discovery.loop.interest import Interest
 from discovery.store.codec import Saved, decode, encode
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health

@@ -10,11 +10,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from discovery.config.logs import LEVELS, current_level, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, Isolation, TopicName, TopicPartition
 from discovery.core.prediction.removal import judge, parse_broker_ids, verify
 from discovery.core.prediction.removal_report import removal_document
 from discovery.feed.wire import Position, nested
-from discovery.loop.interest import Interest
 from discovery.service.api.documents import (
     brokers_document,
     consumer_document,

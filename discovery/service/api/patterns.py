@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from discovery.core.interest import Interest
 from discovery.core.model import TopicName, TopicPartition
-from discovery.loop.interest import Interest
 
 _LONGEST_NAME = 249
 """Kafka's limit of a topic's name."""

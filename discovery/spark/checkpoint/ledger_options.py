@@ -10,10 +10,11 @@ import typer
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
+from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState
 from discovery.spark.source.cuts.ledger_file import FileLedger, read_ledger
-from discovery.spark.source.options.cuts import LEDGER_TOPIC, parse_cut_options
+from discovery.spark.source.options.cuts import parse_cut_options
 from discovery.store.locations import default_state_dir
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Place:
 
         brokers = parse_bootstrap_servers(self.bootstrap or "", option="--bootstrap")
         return KafkaLedger(
-            TopicName(self.topic or LEDGER_TOPIC),
+            TopicName(self.topic or CUT_LEDGER_TOPIC),
             self.source_id,
             properties=client_options(self.client_options).connection,
             brokers=lambda: brokers,

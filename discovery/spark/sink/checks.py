@@ -81,8 +81,8 @@ def living_brokers(options: SinkOptions) -> tuple[BrokerAddress, ...]:
 def _living_brokers(options: SinkOptions, *, name: str | None) -> tuple[BrokerAddress, ...]:
     source = SourceOptions(
         bootstrap=options.bootstrap,
-        # No topic where an own loop looks: one that the login may not see would look like a cluster that is away.
-        interest=Interest(topics=(options.marker_topic,)) if options.discovery_url else Interest(brokers_only=True),
+        # No topic: one that the login may not see would look like a cluster that is away.
+        interest=Interest(brokers_only=True),
         client=options.client,
         startup_timeout_seconds=options.startup_timeout_seconds,
         state_dir=options.state_dir,

@@ -10,13 +10,13 @@ from typing import Any
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
+from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.core.model import BrokerAddress, TopicName, parse_bootstrap_servers
 from discovery.spark.sink.lanes import OnMismatch, default_policy
 from discovery.spark.sink.marker import MAX_LANES
 from discovery.spark.source.options.durations import parse_duration
 
 BOOTSTRAP = "kafka.bootstrap.servers"
-DEFAULT_LEDGER_TOPIC = TopicName("__spark_sink_ledger")
 _PREFIX = "__spark_sink."
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -88,7 +88,7 @@ class SinkOptions:
     """Where records go that can never be written; None: they fail the query."""
     transaction_timeout_seconds: float = 120.0
     startup_timeout_seconds: float = 600.0
-    marker_topic: TopicName = DEFAULT_LEDGER_TOPIC
+    marker_topic: TopicName = SINK_LEDGER_TOPIC
     discovery_url: str | None = None
     discovery_cluster: str = "default"
     discovery_token_file: Path | None = None
@@ -167,7 +167,7 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         dead_letter_topic=_dead_letters(given),
         transaction_timeout_seconds=_transaction_timeout(given),
         startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
-        marker_topic=_topic(given, "markerTopic") or DEFAULT_LEDGER_TOPIC,
+        marker_topic=_topic(given, "markerTopic") or SINK_LEDGER_TOPIC,
         discovery_url=_url(given),
         discovery_cluster=given.get("discoveryCluster", "default"),
         discovery_token_file=_path(given, "discoveryTokenFile"),

@@ -7,6 +7,7 @@ from discovery.core.answers import OffsetsAnswer
 from discovery.core.backoff import full_jitter
 from discovery.core.budget import Deadline
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
+from discovery.core.interest import CUT_LEDGER_TOPIC, SINK_LEDGER_TOPIC, Interest
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -272,3 +273,10 @@ def test_given_a_hundred_loops_when_brokers_return_then_all_find_them_at_once_an
     dead_ones = [asked[second][address(n)] for second in range(70, 100) for n in range(9, 13)]
     assert 1 <= sum(dead_ones) / len(dead_ones) <= 6
     assert max(dead_ones) <= 20, "they do not come back together"
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", CUT_LEDGER_TOPIC, SINK_LEDGER_TOPIC])
+def test_given_an_internal_topic_when_followed_then_a_name_means_it_and_no_pattern_does(name: str) -> None:
+    assert Interest(topics=(TopicName(name),)).wants_topic(TopicName(name))
+    assert not Interest(pattern="").wants_topic(TopicName(name))
+    assert not Interest(pattern="^__").wants(TopicPartition(TopicName(name), 0))

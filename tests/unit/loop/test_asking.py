@@ -1,9 +1,9 @@
 """One leader's answer for readers of both isolations."""
 
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.loop.asking import ask_offsets
-from discovery.loop.interest import Interest
 from discovery.loop.offsets import LeaderAsk
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.gateway import FakeGateway

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 
 from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.cycle import Cycle
-from discovery.loop.interest import Interest
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from discovery.config.settings import ClusterSettings
+from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
 from discovery.loop.cycle import Cycle
 from discovery.loop.demand import Division, Leaders, Wanted, everything, isolations, nothing
-from discovery.loop.interest import Interest
 from discovery.service.cluster import Cluster, make_feed
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.clock import FakeClock

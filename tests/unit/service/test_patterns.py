@@ -2,8 +2,8 @@
 
 import pytest
 
+from discovery.core.interest import Interest
 from discovery.core.model import TopicName, TopicPartition
-from discovery.loop.interest import Interest
 from discovery.service.api.patterns import Patterns, is_cheap
 
 USUAL = ["", "orders", "^orders-.*$", ".*", "[a-z]+", "(orders|clicks)-.*", "^(.*-)?dev$", r"^a\.(eu|us)\.v\d+$"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from discovery.core.errors import ConfigError
+from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName
 from discovery.spark.source.options.durations import parse_duration
 
@@ -12,7 +13,6 @@ NAMES = ("cutAfter", "cutLedger", "cutLedgerTopic", "coordinatorHost", "coordina
 _LEDGERS = ("file", "kafka")
 _MAX_PORT = 65_535
 _MAX_TOPIC = 249
-LEDGER_TOPIC = TopicName("__kafka_discovery_cuts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class CutOptions:
     after_seconds: float = 1.0
     in_kafka: bool = False
     """The ledger is a topic, not a file."""
-    topic: TopicName = LEDGER_TOPIC
+    topic: TopicName = CUT_LEDGER_TOPIC
     host: str | None = None
     """None: `spark.driver.host`."""
     port: int = 0
@@ -50,7 +50,7 @@ def parse_cut_options(given: Mapping[str, str]) -> CutOptions | None:
     return CutOptions(
         after_seconds=parse_duration(given.get("cutAfter", "1s"), option="cutAfter"),
         in_kafka=in_kafka,
-        topic=_topic(given.get("cutLedgerTopic", LEDGER_TOPIC)),
+        topic=_topic(given.get("cutLedgerTopic", CUT_LEDGER_TOPIC)),
         host=_host(given["coordinatorHost"]) if "coordinatorHost" in given else None,
         port=_port(given["coordinatorPort"]) if "coordinatorPort" in given else 0,
     )

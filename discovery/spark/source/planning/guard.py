@@ -12,7 +12,6 @@ from discovery.feed.base import FeedView, PartitionFeed
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.losses import Loss, LossKind, find_losses, summarize
 from discovery.spark.source.planning.offsets import Offsets
-from discovery.spark.source.planning.subscription import follows
 
 if TYPE_CHECKING:  # it logs through structlog, which no worker needs
     from discovery.store.topic_ids import TopicIdStore
@@ -193,7 +192,7 @@ class LossGuard:
             view,
             isolation=interest.isolation,
             topic_ids=self._topic_ids,
-            followed={tp.topic: follows(interest, tp.topic) for tp in start if tp not in view.partitions},
+            followed={tp.topic: interest.wants_topic(tp.topic) for tp in start if tp not in view.partitions},
             told=told,
         )
         return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)

@@ -7,7 +7,14 @@ from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import ConfigError
 from discovery.core.model import Isolation, TopicName, TopicPartition
 
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CUT_LEDGER_TOPIC = TopicName("__kafka_discovery_cuts")
+"""Where the source keeps cuts by default."""
+SINK_LEDGER_TOPIC = TopicName("__spark_sink_ledger")
+"""Where the sink keeps its markers by default."""
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", CUT_LEDGER_TOPIC, SINK_LEDGER_TOPIC}
+)
+"""Kafka's own and ours: no pattern means them, a reader names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +60,9 @@ class Interest:
         return tuple(Isolation) if self.both_ends else (self.isolation,)
 
     def wants_topic(self, name: TopicName) -> bool:
-        """Tell whether any partition of the topic is followed; Kafka's internal topics only when named."""
+        """Tell whether any partition of the topic, existing or not, is followed; internal topics only when named."""
         if self.pattern is not None:
-            return name not in _INTERNAL and re.search(self.pattern, name) is not None
+            return name not in INTERNAL_TOPICS and re.search(self.pattern, name) is not None
         return name in (self.asked_topics or ())
 
     def wants(self, partition: TopicPartition) -> bool:
