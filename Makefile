@@ -187,6 +187,10 @@ bench-source: setup ## Rows a second and memory of a worker, Spark's own source 
 bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partitions, beside Spark's own source (5 minutes)
 	$(BIN)/python -m benchmarks.planning
 
+.PHONY: bench-parallel
+bench-parallel: setup ## How many tasks a batch becomes, and what that costs or saves, beside Spark's own source (6 minutes)
+	$(BIN)/python -m benchmarks.parallel
+
 .PHONY: bench-idle
 bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queries, beside Spark's own source (8 minutes)
 	$(BIN)/python -m benchmarks.idle

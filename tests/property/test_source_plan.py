@@ -146,27 +146,37 @@ def test_given_any_ranges_when_packed_then_each_offset_is_read_exactly_once(
 
 
 @given(led())
-def test_given_any_ranges_when_packed_then_one_leader_reaches_one_task_and_few_records_few_tasks(
-    ranges: list[LedRange],
-) -> None:
-    leader_of = {x.range.topic_partition: x.leader for x in ranges}
+def test_given_any_ranges_when_packed_then_tasks_follow_the_work_and_ranges_stay_whole(ranges: list[LedRange]) -> None:
+    readable = [x for x in ranges if x.range.end_offset > x.range.start_offset]
     tasks = pack(ranges)
-    seen = [{leader_of[r.topic_partition] for r in task} for task in tasks]
-    assert sum(map(len, seen)) == len(set().union(*seen))
-    total = sum(x.range.end_offset - x.range.start_offset for x in ranges)
-    assert len(tasks) <= -(-total // RECORDS_PER_TASK)
+    total = sum(x.range.end_offset - x.range.start_offset for x in readable)
+    assert len(tasks) == min(-(-total // RECORDS_PER_TASK), len(readable))
+    assert {r for task in tasks for r in task} == {x.range for x in readable}
 
 
-@given(led(), st.integers(1, 40))
-def test_given_min_partitions_when_there_is_enough_to_split_then_about_so_many_tasks_run(
-    ranges: list[LedRange], wanted: int
+@given(led())
+def test_given_any_ranges_when_packed_then_leaders_share_no_task_that_could_be_apart(ranges: list[LedRange]) -> None:
+    leader_of = {x.range.topic_partition: str(x.leader) for x in ranges}
+    tasks = pack(ranges)
+    met = [{leader_of[r.topic_partition] for r in task} for task in tasks]
+    leaders = set().union(*met)
+    if len(tasks) <= len(leaders):
+        assert sum(map(len, met)) == len(leaders), "a leader reaches one task"
+    else:
+        assert all(len(names) == 1 for names in met), "a task knows one leader"
+
+
+@given(led(), st.integers(1, 40), st.integers(0, 20))
+def test_given_min_partitions_when_packed_then_only_too_few_partitions_make_pieces(
+    ranges: list[LedRange], wanted: int, idle: int
 ) -> None:
     readable = [x for x in ranges if x.range.end_offset > x.range.start_offset]
-    tasks = pack(ranges, min_partitions=wanted)
-    if len(readable) >= wanted:
-        assert len(tasks) >= wanted
-    elif readable:
+    tasks = pack(ranges, partitions=len(readable) + idle, min_partitions=wanted)
+    if wanted > len(readable) + idle and readable:
         assert len(tasks) == len(split(readable, wanted))
+    else:
+        assert sum(map(len, tasks)) == len(readable)
+        assert len(tasks) >= min(wanted, len(readable))
 
 
 @given(led(), st.integers(50, 5_000), st.none() | st.integers(1, 40))

@@ -98,11 +98,11 @@ def plan_batch(
         _refuse_lost(options.batch_end, until, view, options, ENDING)
     first, last = _numbers(begin, view, options), _numbers(until, view, options)
     _refuse_backward(first, last, options)
-    # No partition waits for another one's leader here, so unlike in a stream a leader's partitions may share all slots.
+    # No partition waits for another one's leader here: each is a group of its own.
     topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
     ranges = led_ranges(first, last, {}, {tp: tp for tp in last}, topic_ids)
     least, most = options.min_partitions, options.max_records_per_partition
-    return pack(ranges, min_partitions=least, max_records=most), view.bootstrap
+    return pack(ranges, partitions=len(last), min_partitions=least, max_records=most), view.bootstrap
 
 
 def _resolved(feed: SourceFeed, options: SourceOptions, clock: Clock) -> tuple[Offsets, Offsets, FeedView]:

@@ -138,10 +138,11 @@ ROWS = (
     ),
     Row(
         "minPartitions",
-        "one task per leader",
-        "Least tasks of a batch; more than leaders splits ranges. A batch read spreads partitions over tasks freely.",
+        "a task per 1 000 records",
+        "Least tasks of a batch. By itself a batch has a task per 1 000 records, at most one per partition; ranges are "
+        "split only where this is more than there are partitions.",
         (
-            "property/test_source_plan.py::test_given_min_partitions_when_there_is_enough_to_split_then_about_so_many_tasks_run",
+            "property/test_source_plan.py::test_given_min_partitions_when_packed_then_only_too_few_partitions_make_pieces",
             "spark/test_source_options.py::test_given_task_limits_when_read_then_tasks_follow_them",
         ),
         "one task per partition",

@@ -317,7 +317,7 @@ class Planner:
         least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
             ranges = led_ranges(first, last, earliest, leaders, topic_ids)
-            return pack(ranges, min_partitions=least, max_records=most)
+            return pack(ranges, partitions=len(last), min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()

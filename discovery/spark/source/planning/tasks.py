@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 from math import ceil
 
@@ -9,8 +10,12 @@ from discovery.core.model import TopicId, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
 
-RECORDS_PER_TASK = 10_000
-"""A task costs 55-60 ms of its own; under this many records another one does not pay."""
+RECORDS_PER_TASK = 1_000
+"""A task costs 55-60 ms of its own, which a thousand records outweigh as soon as each is worth 60 us to the query.
+
+What a record costs there is not known beforehand, and is not measured: a batch's time ends with a trigger, not with its
+work. Too many tasks cost a few of those 60 ms; too few leave cores idle for as long as the slowest query runs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +30,23 @@ Task = tuple[FetchRange, ...]
 
 
 def pack(
-    ranges: Iterable[LedRange], *, min_partitions: int | None = None, max_records: int | None = None
+    ranges: Iterable[LedRange],
+    *,
+    partitions: int = 0,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
 ) -> tuple[Task, ...]:
-    """Group ranges into tasks so that one leader's ranges share a task.
+    """Make tasks of whole ranges, as many as the work is worth: a few records one task, a backlog one per partition.
 
-    A task that waits for a dead leader holds its slot, so one dead leader must not reach two of them. Only
-    `min_partitions` asks for more tasks than leaders; then ranges split as Spark's KafkaOffsetRangeCalculator does.
-    So does `max_records`, the most offsets of one task.
+    Ranges of one leader share a task before those of two do, since a task that waits for a dead leader holds its slot.
+    `min_partitions` asks for more tasks; ranges are split, as Spark's KafkaOffsetRangeCalculator does, only where it is
+    more than there are partitions, or where `max_records`, the most offsets of one task, asks for it.
+
+    Args:
+        ranges: 0..n, a partition at most once; empty ones are left out.
+        partitions: How many partitions the plan has, with those that have nothing to read.
+        min_partitions: As the option; >= 1.
+        max_records: As the option; >= 1.
 
     Returns:
         0..n tasks without empty ranges; no partition twice in a task.
@@ -39,15 +54,19 @@ def pack(
     Runs: anywhere (pure).
     """
     readable = [led for led in ranges if _size(led.range) > 0]
+    least = min_partitions or 1
     if not readable:
         return ()
+    wanted = max(ceil(_weight(readable) / RECORDS_PER_TASK), least)
     if max_records is not None:
-        return _at_most(max_records, readable, min_partitions or 1)
-    groups = _by_leader(readable)
-    if min_partitions is not None and min_partitions > len(groups):
-        return _at_least(min_partitions, readable, groups)
-    wanted = max(ceil(sum(map(_weight, groups)) / RECORDS_PER_TASK), min_partitions or 1)
-    return _merge_into(min(wanted, len(groups)), groups)
+        pieces = [piece for led in readable for piece in _pieces(led, ceil(_size(led.range) / max_records))]
+        if len(pieces) < least:
+            pieces = split(pieces, least)
+        tasks = [task for group in _by_leader(pieces) for task in _filled(group, max_records)]
+        return tuple(map(_task, _spread(tasks, max(len(tasks), min(wanted, len(pieces))))))
+    if least > max(partitions, len(readable)):
+        return tuple((led.range,) for led in split(readable, least))
+    return tuple(map(_task, _spread(_by_leader(readable), min(wanted, len(readable)))))
 
 
 def split(ranges: Sequence[LedRange], min_partitions: int) -> list[LedRange]:
@@ -86,63 +105,51 @@ def _pieces(led: LedRange, parts: int) -> list[LedRange]:
     return pieces
 
 
-def _at_least(min_partitions: int, ranges: list[LedRange], groups: list[list[LedRange]]) -> tuple[Task, ...]:
-    if len(ranges) < min_partitions:
-        return tuple((led.range,) for led in split(ranges, min_partitions))
-    while len(groups) < min_partitions:
-        heaviest = max((g for g in groups if len(g) > 1), key=_weight)
-        groups.remove(heaviest)
-        groups.extend(_halves(heaviest))
-    return tuple(map(_task, groups))
-
-
-def _at_most(max_records: int, ranges: list[LedRange], min_partitions: int) -> tuple[Task, ...]:
-    """Cut large ranges into even pieces of at most `max_records`; small ones of a leader share tasks."""
-    small = [led for led in ranges if _size(led.range) <= max_records]
-    large = [led for led in ranges if _size(led.range) > max_records]
-    pieces = [piece for led in large for piece in _pieces(led, ceil(_size(led.range) / max_records))]
-    if len(small) + len(pieces) <= min_partitions:
-        return tuple((led.range,) for led in split(small + pieces, min_partitions))
-    tasks = [[piece] for piece in pieces]
-    for group in _by_leader(small):
-        tasks += _filled(group, max_records)
-    while len(tasks) < min_partitions:
-        heaviest = max((task for task in tasks if len(task) > 1), key=_weight)
-        tasks.remove(heaviest)
-        tasks.extend(_halves(heaviest))
-    return tuple(map(_task, tasks))
-
-
 def _filled(group: list[LedRange], max_records: int) -> list[list[LedRange]]:
-    """Fill one task after the other, the smallest ranges first."""
+    """Fill one task after the other, the smallest pieces first; two of one partition never share a task."""
     tasks: list[list[LedRange]] = []
-    room = 0
+    room, inside = 0, set[TopicPartition]()
     for led in sorted(group, key=lambda led: _size(led.range)):
-        if _size(led.range) > room:
+        if _size(led.range) > room or led.range.topic_partition in inside:
             tasks.append([])
-            room = max_records
+            room, inside = max_records, set()
         tasks[-1].append(led)
         room -= _size(led.range)
+        inside.add(led.range.topic_partition)
     return tasks
 
 
-def _halves(group: list[LedRange]) -> list[list[LedRange]]:
-    return _lightest_first([[led] for led in group], 2)
-
-
-def _merge_into(tasks: int, groups: list[list[LedRange]]) -> tuple[Task, ...]:
-    return tuple(map(_task, _lightest_first(groups, tasks)))
+def _spread(groups: list[list[LedRange]], tasks: int) -> list[list[LedRange]]:
+    """Merge small groups, or give the heaviest of them more than one task each."""
+    if tasks <= len(groups):
+        return _lightest_first(groups, tasks)
+    weights = list(map(_weight, groups))
+    shares = [1] * len(groups)
+    heaviest = [(-float(weight), index) for index, weight in enumerate(weights) if len(groups[index]) > 1]
+    heapify(heaviest)
+    for _ in range(tasks - len(groups)):
+        index = heaviest[0][1]
+        shares[index] += 1
+        if shares[index] < len(groups[index]):
+            heapreplace(heaviest, (-weights[index] / shares[index], index))
+        else:
+            heappop(heaviest)
+    return [
+        task
+        for group, share in zip(groups, shares, strict=True)
+        for task in (_lightest_first([[led] for led in group], share) if share > 1 else [group])
+    ]
 
 
 def _lightest_first(groups: list[list[LedRange]], bins: int) -> list[list[LedRange]]:
     """Longest processing time first: the heaviest group goes to the lightest bin."""
     filled: list[list[LedRange]] = [[] for _ in range(bins)]
-    weights = [0] * bins
+    lightest = [(0, index) for index in range(bins)]
     for group in sorted(groups, key=_weight, reverse=True):
-        lightest = weights.index(min(weights))
-        filled[lightest].extend(group)
+        weight, index = lightest[0]
+        filled[index].extend(group)
         # An empty bin must win over one with very small groups, so that none stays empty.
-        weights[lightest] += max(_weight(group), 1)
+        heapreplace(lightest, (weight + max(_weight(group), 1), index))
     return filled
 
 
