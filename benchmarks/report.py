@@ -1,10 +1,10 @@
 """Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
-`core.json` makes the page's beginning and the table of the README. Every other file there brings a section of its own:
-`<name>.json` is told by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or
-into several files by its `charts(result)`; where the module has a `PAGE`, that page of the documentation is its
-`page(result)`. What is true of that run alone stands in its `remarks`, lines of text. `peers.json` has a table in the
-README too.
+`core.json` makes the page's beginning. Every other file there brings a section of its own: `<name>.json` is written up
+by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or into several files by its
+`charts(result)`; where the module has a `PAGE`, that page of the documentation is its `page(result)`. What is true of
+that run alone stands in its `remarks`, lines of text. The README shows three figures, `docs/explanation/peers.md` the
+short table of `peers.json`.
 """
 
 import importlib
@@ -12,13 +12,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.report import short_table
+from benchmarks.peers.report import short_table, shown_time
+from benchmarks.peers.words import OURS
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "core.json"
 PAGE = ROOT / "benchmarks" / "README.md"
 README = ROOT / "README.md"
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+PEERS_PAGE = ROOT / "docs" / "explanation" / "peers.md"
+THROUGHPUT = ROOT / "benchmarks" / "results" / "throughput.json"
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 PEERS_BEGIN, PEERS_END = "<!-- peers -->", "<!-- /peers -->"
 Row = tuple[str, str, str, str]
@@ -91,6 +94,24 @@ def rows(result: dict[str, Any]) -> list[Row]:
     ]
 
 
+def figures(peers: dict[str, Any], throughput: dict[str, Any]) -> str:
+    """Return the three figures of the README; ★ marks what a peer does better."""
+
+    def seconds(case: str, figure: str) -> list[str]:
+        return [shown_time(peers["cells"][case], one, figure) for one in (OURS, "native", "flink")]
+
+    rates = throughput["1KB-6p"]
+    million = [f"{rates[one]['rows_per_second']['p50'] / 1e6:.2f} million" for one in ("kafka-discovery", "kafka")]
+    lines = [
+        ("what", "kafka-discovery", "Spark's own source", "Flink's KafkaSource"),
+        ("restart, all listed brokers removed: until all is read", *seconds("dead_list", "recovered_seconds")),
+        ("2 of 6 brokers killed, 3 replicas: longest pause", *seconds("killed", "gap_seconds")),
+        ("rows per second, 6 partitions, values of 1 KB", *million, "not run"),
+    ]
+    head, *rows = (f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
 def table(result: dict[str, Any]) -> str:
     """Return the rows as a Markdown table."""
     lines = ["| what | kafka-discovery | Spark's own source | target |", "|---|---|---|---|"]
@@ -161,14 +182,12 @@ def _seconds(value: float) -> str:
 
 
 def main() -> None:
-    """Write both files."""
-    result = json.loads(RESULT.read_text())
-    PAGE.write_text(page(result) + sections())
+    """Write all pages."""
+    PAGE.write_text(page(json.loads(RESULT.read_text())) + sections())
     draw()
-    text = put(README.read_text(), BEGIN, END, table(result))
-    if PEERS.exists():
-        text = put(text, PEERS_BEGIN, PEERS_END, short_table(json.loads(PEERS.read_text())))
-    README.write_text(text)
+    peers, throughput = json.loads(PEERS.read_text()), json.loads(THROUGHPUT.read_text())
+    README.write_text(put(README.read_text(), BEGIN, END, figures(peers, throughput)))
+    PEERS_PAGE.write_text(put(PEERS_PAGE.read_text(), PEERS_BEGIN, PEERS_END, short_table(peers)))
 
 
 def put(text: str, begin: str, end: str, inside: str) -> str:

@@ -1,4 +1,4 @@
-"""Tells the matrix: the README's table, the full tables, a chart per case. Pure."""
+"""Tells the matrix: the short table, the full tables, a chart per case. Pure."""
 
 from collections.abc import Mapping
 from html import escape
@@ -33,7 +33,7 @@ def told_cases(result: Mapping[str, Any]) -> list[str]:
 
 
 def short_table(result: Mapping[str, Any]) -> str:
-    """Return the table of the README: gap and recovery of every system, what else went wrong, what was not played."""
+    """Return the short table: gap and recovery of every system, what else went wrong, what was not played."""
     lines = [f"| what happens | {' | '.join(SYSTEM_TITLES.values())} |", "|---|" + "---|" * len(SYSTEM_TITLES)]
     for name in told_cases(result):
         cells = result["cells"][name]
@@ -41,6 +41,11 @@ def short_table(result: Mapping[str, Any]) -> str:
         lines.append(f"| {CASE_TITLES[name]} | {' | '.join(shown)} |")
     missing = [title for name, title in CASE_TITLES.items() if not result["cells"].get(name)]
     return "\n".join([*lines, *(["", f"Not played yet: {'; '.join(missing)}."] if missing else ())])
+
+
+def shown_time(cells: Mapping[str, Cell], system: str, figure: str) -> str:
+    """Return one time of a case in words, with a star where a peer is better than our source by itself."""
+    return _time(cells[system], figure, system, cells.get(OURS))
 
 
 def _short(cell: Cell, system: str, ours: Cell | None) -> str:

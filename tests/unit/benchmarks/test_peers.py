@@ -10,7 +10,7 @@ from benchmarks.peers.rows import FOREIGN, Row, longest_gap, measure, parse_rows
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.told import java_cause, short, spark_cause
 from benchmarks.peers.words import CASE_TITLES, SYSTEM_TITLES
-from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, README, RESULT, put
+from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, PEERS_PAGE, RESULT, put
 
 
 def row(partition: int, offset: int, at: float, mark: str = "a") -> Row:
@@ -157,9 +157,9 @@ def test_given_text_with_marks_when_put_then_only_what_stands_between_them_chang
     assert put("a <x> old </x> b <x> c", "<x>", "</x>", "new") == "a <x>\n\nnew\n\n</x> b <x> c"
 
 
-def test_given_the_kept_cells_when_the_readme_is_made_then_its_table_of_peers_is_the_committed_one() -> None:
+def test_given_the_kept_cells_when_the_page_of_peers_is_made_then_its_table_is_the_committed_one() -> None:
     result = json.loads(PEERS.read_text())
-    shown = README.read_text().split(PEERS_BEGIN)[1].split(PEERS_END)[0].strip()
+    shown = PEERS_PAGE.read_text().split(PEERS_BEGIN)[1].split(PEERS_END)[0].strip()
     assert shown == short_table(result)
     for name, drawn in charts(result).items():
         assert (RESULT.parent / name).read_text() == drawn

@@ -1,10 +1,15 @@
 import json
 
-from benchmarks.report import BEGIN, END, PAGE, README, RESULT, page, sections, table
+from benchmarks.report import BEGIN, END, PAGE, PEERS, README, RESULT, THROUGHPUT, figures, page, sections
 
 
-def test_given_the_committed_result_when_the_pages_are_made_then_the_committed_ones_are_the_same() -> None:
-    result = json.loads(RESULT.read_text())
-    assert PAGE.read_text() == page(result) + sections()
+def test_given_the_committed_results_when_the_pages_are_made_then_the_committed_ones_are_the_same() -> None:
+    assert PAGE.read_text() == page(json.loads(RESULT.read_text())) + sections()
     shown = README.read_text().split(BEGIN)[1].split(END)[0].strip()
-    assert shown == table(result)
+    assert shown == figures(json.loads(PEERS.read_text()), json.loads(THROUGHPUT.read_text()))
+
+
+def test_given_the_three_figures_when_shown_then_a_peer_is_better_in_one_of_them() -> None:
+    lines = figures(json.loads(PEERS.read_text()), json.loads(THROUGHPUT.read_text())).splitlines()[2:]
+    assert len(lines) == 3
+    assert any("★" in line for line in lines)

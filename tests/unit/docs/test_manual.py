@@ -121,3 +121,13 @@ def test_given_the_targets_of_make_when_a_page_names_one_then_it_exists() -> Non
     named = {(page, name) for page in pages() for name in re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())}
     assert len(named) > 20
     assert {(str(page), name) for page, name in named if name not in targets} == set()
+
+
+def test_given_the_first_page_when_its_words_are_counted_then_there_are_at_most_900() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_given_the_targets_of_make_when_the_table_for_contributors_is_read_then_each_is_in_it() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)) - {"help"}
+    table = (ROOT / "CONTRIBUTING.md").read_text()
+    assert {target for target in targets if f"`{target}`" not in table} == set()
