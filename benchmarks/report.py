@@ -1,10 +1,10 @@
 """Makes the tables from `benchmarks/results`, the last runs we keep: `python -m benchmarks.report`.
 
 `core.json` makes the page's beginning. Every other file there brings a section of its own: `<name>.json` is written up
-by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or into several files by its
-`charts(result)`; where the module has a `PAGE`, that page of the documentation is its `page(result)`. What is true of
-that run alone stands in its `remarks`, lines of text. The README shows three figures, `docs/explanation/peers.md` the
-short table of `peers.json`.
+by `benchmarks.<name>.section(result)` and drawn, into `<name>.svg`, by its `chart(result)`, or into several files by
+its `charts(result)`; where the module has a `PAGE`, that page of the documentation is its `page(result)`. What is true
+of that run alone stands in its `remarks`, lines of text. The README shows three figures, `docs/explanation/peers.md`
+the short table of `peers.json`.
 """
 
 import importlib
