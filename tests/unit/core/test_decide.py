@@ -90,6 +90,21 @@ def test_given_three_failures_in_a_row_when_counted_then_the_client_is_rebuilt_o
     assert rebuilt == [False, False, True, False, False]
 
 
+def test_given_failures_in_a_row_when_one_answer_comes_then_the_view_was_kept_and_the_count_starts_over() -> None:
+    state = settled(3, topic())
+    failure = MetadataFailure(kind=FailureKind.TRANSIENT, detail="timed out")
+    for _ in range(2):
+        view = snapshot_of(state)
+        for number in (1, 2):
+            decision = run(state, failure, now=float(number))
+            state = decision.state
+            assert state.metadata_failures == number, "two are less than the three that cost the client"
+            assert not any(isinstance(i, RebuildClient) for i in decision.instructions)
+            assert snapshot_of(state) == view
+        state = run(state, answer(1, 2, 3, topics=(topic(),)), now=6.0).state
+        assert (state.metadata_failures, state.loop_state, state.confirmed_at) == (0, LoopState.FRESH, 6.0)
+
+
 def test_given_an_unchanged_answer_when_taken_then_nothing_is_published_and_the_generation_stays() -> None:
     state = settled(3, topic())
     decision = run(state, answer(1, 2, 3, topics=(topic(),)), now=1.0)

@@ -1,18 +1,24 @@
 """Single turns of the loop, over the cluster in memory."""
 
+import re
+import threading
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
 import pytest
 
+from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
+from discovery.loop.calls import Calls, ThreadedCalls
 from discovery.loop.cycle import Cycle
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter
+from tests.support.helpers import eventually
 
 TOPIC = TopicName("t")
 
@@ -32,16 +38,21 @@ class Disk:
 
 
 def running(
-    network: FakeNetwork, cluster: FakeCluster, disk: Disk, *topics: TopicName
+    network: FakeNetwork,
+    cluster: FakeCluster,
+    disk: Disk,
+    *topics: TopicName,
+    policy: Policy | None = None,
+    calls: Calls | None = None,
 ) -> tuple[Cycle, Callable[[float], None]]:
     """A cycle over a cluster, and what lets it run for so many seconds."""
     cycle = Cycle(
         state=initial_state(cluster.addresses.values()),
-        policy=Policy(),
+        policy=policy or Policy(),
         interest=Interest(topics=topics or (TOPIC,)),
         factory=FakeGatewayFactory(network),
         vetter=FakeVetter(network),
-        calls=InlineCalls(),
+        calls=calls or InlineCalls(),
         clock=network.clock,
         persistence=disk,
         show=lambda _: None,
@@ -162,3 +173,110 @@ def test_given_a_question_under_way_when_all_ids_are_due_then_they_are_asked_as_
     busy[0] = False
     run(1)
     assert ids.calls == [{TOPIC}]
+
+
+CONFIGURATION_PAGE = Path(__file__).parents[3] / "docs/reference/configuration.md"
+
+
+def documented(setting: str) -> float:
+    """Return the default that the reference page names."""
+    (row,) = re.findall(rf"^\| `{setting}` \| ([\d.]+) \|", CONFIGURATION_PAGE.read_text(), re.MULTILINE)
+    return float(row)
+
+
+@pytest.mark.parametrize("given_seconds", [None, 2.0], ids=["default", "explicit"])
+def test_given_a_running_loop_when_a_minute_passes_then_metadata_is_asked_once_per_interval(
+    monkeypatch: pytest.MonkeyPatch, given_seconds: float | None
+) -> None:
+    network, asked = FakeNetwork(), list[float]()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    real = FakeGateway.fetch_metadata
+
+    def counted(
+        gateway: FakeGateway, topics: Collection[TopicName] | None, *, timeout_seconds: float
+    ) -> MetadataAnswer:
+        asked.append(network.clock.monotonic())
+        return real(gateway, topics, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(FakeGateway, "fetch_metadata", counted)
+    policy = Policy() if given_seconds is None else Policy(topics_interval_seconds=given_seconds)
+    _, run = running(network, cluster, Disk(), policy=policy)
+    run(10)
+    asked.clear()
+    run(60)
+    wanted = 60 / (given_seconds or documented("topics_interval_seconds"))
+    assert wanted - 2 <= len(asked) <= wanted + 1
+
+
+def test_given_answers_slower_than_the_interval_when_a_topic_grows_then_one_is_asked_for_at_a_time_and_it_grows_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, release, under_way, most = FakeNetwork(), threading.Event(), list[int](), 0
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    calls = ThreadedCalls(network.clock, max_stuck=8, on_error=lambda _key, _error: None)
+    cycle, run = running(network, cluster, Disk(), calls=calls)
+
+    def grown() -> int:
+        run(0.05)
+        snapshot = cycle.state.snapshot
+        return len(snapshot.topics[TOPIC].partitions) if snapshot and TOPIC in snapshot.topics else 0
+
+    eventually(lambda: grown() == 2, 10, "the first view")
+    real = FakeGateway.fetch_metadata
+
+    def slow(gateway: FakeGateway, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
+        nonlocal most
+        under_way.append(1)
+        most = max(most, len(under_way))
+        release.wait(30)
+        under_way.pop()
+        return real(gateway, topics, timeout_seconds=timeout_seconds)
+
+    monkeypatch.setattr(FakeGateway, "fetch_metadata", slow)
+    eventually(lambda: grown() and under_way, 10, "a question under way")
+    assert cycle.state.snapshot is not None
+    before = cycle.state.snapshot.generation
+    cluster.add_partitions(TOPIC, 4)
+    run(5)  # seventeen intervals, and less than the question may take
+    assert grown() == 2
+    release.set()
+    eventually(lambda: grown() == 4, 10, "the grown topic")
+    run(5)
+    eventually(lambda: not calls.running("metadata"), 10, "the last answer")
+    assert most == 1
+    assert cycle.state.snapshot.generation == before + 1, "the partitions were taken in once"
+    assert calls.stuck_total == 0
+
+
+def test_given_an_old_client_that_does_not_close_when_another_takes_over_then_news_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, release, closing, closed = FakeNetwork(), threading.Event(), threading.Event(), threading.Event()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    cycle, run = running(network, cluster, Disk())
+    run(2)
+    old = cycle.gateway
+
+    def close(_: FakeGateway) -> None:
+        closing.set()
+        release.wait(5)
+        closed.set()
+
+    def failing(*_: object, **__: object) -> MetadataAnswer:
+        raise GatewayError(FailureKind.TRANSIENT, "timed out")
+
+    monkeypatch.setattr(FakeGateway, "close", close)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeGateway, "fetch_metadata", failing)
+        run(2)
+    cluster.add_partitions(TOPIC, 5)
+    run(2)
+    assert closing.wait(10)
+    assert cycle.gateway is not old
+    assert cycle.state.snapshot is not None
+    assert len(cycle.state.snapshot.topics[TOPIC].partitions) == 5
+    assert not closed.is_set(), "while the old client still closes"
+    release.set()

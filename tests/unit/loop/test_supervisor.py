@@ -52,3 +52,22 @@ def test_given_a_thread_that_is_being_started_when_stopped_then_it_is_waited_for
         thread.join(10)
     assert ended == ["stop"]
     assert not [thread for thread in threading.enumerate() if isinstance(thread, SlowToStart)]
+
+
+def test_given_a_loop_started_twice_when_it_turns_then_one_thread_turns_it() -> None:
+    threads: set[int] = set()
+    turned = threading.Event()
+
+    class Counted(Idle):
+        def turn(self, _first: object) -> float:
+            threads.add(threading.get_ident())
+            turned.set()
+            return 0.01
+
+    cycle: Any = Counted()
+    made = Supervisor(cycle)
+    for _ in range(3):
+        made.start()
+    assert turned.wait(10)
+    made.stop()
+    assert len(threads) == 1
