@@ -35,6 +35,9 @@ _LOOP = "integration/test_loop_faults.py::test_given_"
 _GROUPS = "unit/source/test_groups.py::test_given_"
 _CALLS = "unit/loop/test_calls.py::test_given_"
 
+_CYCLE = "unit/loop/test_cycle.py::test_given_"
+_FIRST = "unit/store/test_first_versions.py::test_given_"
+
 _ADDED = _TOPICS + "a_load_when_partitions_are_added_twice_then_the_same_query_reads_them_from_their_first_record"
 _PATTERN = _SOURCE + "a_pattern_when_a_topic_appears_then_it_is_read_too"
 _RECREATED = _TOPICS + "a_recreated_topic_when_loss_must_fail_then_the_query_ends_with_a_line_that_says_recreated"
@@ -47,12 +50,17 @@ _KILLED = _BROKERS + "a_load_when_two_of_six_brokers_are_killed_then_the_query_g
 _RETURNS = _LOSS + "a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it_stood"
 _HANGS = _CALLS + "calls_that_hang_when_overdue_then_they_are_named_abandoned_counted_and_capped"
 _SINGLE = _CALLS + "a_running_call_when_started_again_then_it_is_single_flight"
+_PACE = _CYCLE + "a_running_loop_when_a_minute_passes_then_metadata_is_asked_once_per_interval"
 _ONE = "one source reads one cluster; run one query per cluster"
 _SPARK = "Spark plans its tasks anew for every batch; nothing stays assigned"
 
 CASES = (
     no("A01", "discovery off: one run, no timer", "discovery is never off here; `assign` follows no new partition"),
-    Case("A02", "discovery on: one periodic task", (_SINGLE,)),
+    Case(
+        "A02",
+        "discovery on: one periodic task",
+        ("unit/loop/test_supervisor.py::test_given_a_loop_started_twice_when_it_turns_then_one_thread_turns_it", _PACE),
+    ),
     Case(
         "A03",
         "unchanged metadata changes nothing; a new topic is read within a cycle",
@@ -77,10 +85,8 @@ CASES = (
     ),
     Case(
         "A06",
-        "the default interval is the documented one",
-        (
-            "unit/config/test_config.py::test_given_the_settings_when_their_page_is_written_then_it_is_the_page_in_the_docs",
-        ),
+        "the default interval is the documented one, an explicit one is kept",
+        (_PACE,),
     ),
     Case(
         "A07",
@@ -119,7 +125,7 @@ CASES = (
         "A11",
         "failures are served from the last view; one success resets",
         (
-            _DECIDE + "a_view_when_an_empty_answer_comes_then_the_view_stays_and_it_counts_as_a_failure",
+            _DECIDE + "failures_in_a_row_when_one_answer_comes_then_the_view_was_kept_and_the_count_starts_over",
             _DECIDE + "three_failures_in_a_row_when_counted_then_the_client_is_rebuilt_once",
             _ALL_DEAD,
         ),
@@ -215,19 +221,22 @@ CASES = (
         "A28",
         "removed, restarted, added again: it resumes where it stood",
         (
+            _LOSS + "a_gone_topic_when_the_query_restarts_and_it_returns_then_it_resumes_where_the_checkpoint_has_it",
             "property/test_source_plan.py::test_given_any_cluster_when_planned_then_no_partition_is_dropped_or_goes_back",
-            _RETURNS,
         ),
     ),
     Case(
         "A29",
         "our own options never reach a Kafka client",
-        ("unit/config/test_client_options.py::test_given_every_name_of_the_tables_then_it_has_exactly_one_fate",),
+        (
+            "unit/source/test_options.py::test_given_every_option_of_ours_when_clients_are_built_then_none_of_them_reaches_one",
+        ),
     ),
     Case(
         "A30",
         "readers get new metadata before old clients are closed",
         (
+            _CYCLE + "an_old_client_that_does_not_close_when_another_takes_over_then_news_come_at_once",
             "spark/test_source_fetch.py::test_given_brokers_on_new_addresses_when_the_cached_consumer_knows_nobody_then_the_tasks_list_is_used",
         ),
     ),
@@ -255,7 +264,13 @@ CASES = (
         "A40",
         "every old state version is read, another is named",
         (
+            _FIRST + "a_view_of_the_first_version_when_read_then_it_is_complete",
+            _FIRST + "topic_ids_of_the_first_version_when_read_then_each_partition_has_its_own",
+            _FIRST + "a_ledger_of_the_first_version_when_opened_then_its_cuts_are_in_force_and_it_goes_on",
+            _FIRST + "marker_and_control_record_of_the_first_version_when_read_then_they_are_complete",
+            _FIRST + "a_later_version_when_read_then_the_message_says_so",
             "unit/store/test_store.py::test_given_another_schema_when_read_then_the_message_says_which",
+            "contract/test_ledger.py::test_given_a_ledger_of_another_version_when_opened_then_it_is_an_error",
             _SOURCE + "the_native_sources_checkpoint_when_taken_over_and_handed_back_then_every_record_comes_once",
         ),
     ),
@@ -404,8 +419,23 @@ CASES = (
             _DECIDE + "fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_they_are_kept_without_a_leader",
         ),
     ),
-    no("B10", "one cluster black-holed, the other undisturbed", "each source has a loop of its own"),
-    Case("B11", "an interval shorter than the latency: nothing twice, no queue", (_SINGLE,)),
+    Case(
+        "B10",
+        "one cluster black-holed, the other undisturbed",
+        (
+            "integration/test_sidecar_clusters.py::test_given_a_black_holed_cluster_when_it_is_asked_all_the_time_then_the_other_one_answers_as_without_it",
+            "unit/service/test_metrics.py::test_given_one_black_holed_cluster_of_two_when_served_then_the_other_is_fresh_and_has_its_own_numbers",
+        ),
+    ),
+    Case(
+        "B11",
+        "an interval shorter than the latency: nothing twice, no queue",
+        (
+            _CYCLE
+            + "answers_slower_than_the_interval_when_a_topic_grows_then_one_is_asked_for_at_a_time_and_it_grows_once",
+            _SINGLE,
+        ),
+    ),
     Case(
         "B12",
         "a crash between discovery and first reading: each partition starts once, at the first answer",
@@ -435,7 +465,7 @@ CASES = (
         "B15",
         "age, failures and dead hosts are shown",
         (
-            "unit/service/test_api.py::test_given_a_followed_cluster_when_asked_then_every_route_answers_as_described",
+            "unit/service/test_metrics.py::test_given_dead_brokers_when_scraped_then_it_is_answered_and_the_view_ages",
             "unit/source/test_status.py::test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_told",
         ),
     ),
@@ -470,8 +500,14 @@ CASES = (
     ),
     Case(
         "B20",
-        "timeouts that contradict each other are refused",
-        (_PARTS + "timeouts_that_contradict_when_made_then_both_fields_are_named",),
+        "timeouts that contradict each other are refused; those of JVM clients, and what dead addresses cost them, are"
+        " the doctor's",
+        (
+            _PARTS + "timeouts_that_contradict_when_made_then_both_fields_are_named",
+            "unit/config/test_config.py::test_given_a_mistake_when_loaded_then_one_line_names_it_and_the_remedy",
+            "unit/core/test_clients.py::test_given_contradictions_when_checked_then_each_is_said",
+            "unit/core/test_forecast.py::test_given_nobody_alive_when_forecast_then_it_fails_at_the_api_timeout",
+        ),
     ),
 )
 

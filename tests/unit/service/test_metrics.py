@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 
@@ -173,10 +174,21 @@ def test_given_dead_brokers_when_scraped_then_it_is_answered_and_the_view_ages(t
         series = await until(one, lambda s: value(s, "state", state="failsafe") == 1)
         assert (value(series, "cycles_total", outcome="transient") or 0) > 0
         confirmed = value(series, "snapshot_timestamp_seconds")
-        series = await until(one, lambda s: (value(s, "last_cycle_timestamp_seconds") or 0) > (confirmed or 0))
-        assert value(series, "snapshot_timestamp_seconds") is not None
+        assert confirmed is not None
+        dead = [f"cluster-a-b{broker}:9092" for broker in (1, 2, 3)]
+        series = await until(one, lambda s: value(s, "brokers", condition="quarantined") == 4)
+        assert [value(series, "broker_up", broker=address) for address in dead] == [0, 0, 0]
+        assert value(series, "brokers", condition="healthy") == 0
+        status = (await one.api.get("/v1/clusters/main/status")).json()
+        series = await until(one, lambda s: (value(s, "last_cycle_timestamp_seconds") or 0) > confirmed + 1)
+        assert value(series, "snapshot_timestamp_seconds") == pytest.approx(confirmed, abs=0.5), "it is that old now"
+        later = (await one.api.get("/v1/clusters/main/status")).json()
+        assert later["age_seconds"] > status["age_seconds"] > 0
+        assert all(address in later["sentence"] for address in dead)
         assert (await one.probes.get("/readyz")).status_code == 200, "an old view is served, too"
-        assert "failsafe" in (await one.probes.get("/readyz?verbose")).text
+        verbose = (await one.probes.get("/readyz?verbose")).text
+        assert "failsafe" in verbose
+        assert re.search(r"confirmed \d+\.\d s ago", verbose)
 
     play(tmp_path, story)
 

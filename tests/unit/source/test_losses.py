@@ -1,5 +1,6 @@
 """What the driver decides where records are lost or a topic is another one, over a scripted feed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,29 @@ def test_given_a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it
     assert plan.latest_offsets(start, None) is start
     feed.show(view_of({tp(0): partition_view(0, 5), tp(1, "x"): partition_view(0, 9)}))
     assert plan.latest_offsets(start, None) == {"t": {"0": 5}, "x": {"1": 9}}
+
+
+def test_given_a_gone_topic_when_the_query_restarts_and_it_returns_then_it_resumes_where_the_checkpoint_has_it(
+    tmp_path: Path,
+) -> None:
+    def restarted(feed: ScriptedFeed) -> Planner:
+        options = {"subscribe": "t,x", "failOnDataLoss": "false", "startingOffsets": "latest"}
+        return named_planner(feed, TopicIdStore(tmp_path, "dau"), **options)
+
+    both = {tp(0): partition_view(0, 5), tp(1, "x"): partition_view(0, 4)}
+    with_x = feed_with(both)
+    first = restarted(with_x)
+    logged = json.dumps(first.latest_offsets({"t": {"0": 5}, "x": {"1": 2}}, None))
+    assert json.loads(logged) == {"t": {"0": 5}, "x": {"1": 4}}
+    without = feed_with({tp(0): partition_view(0, 7)}, missing_topics=(TopicName("x"),))
+    second = restarted(without)
+    logged = json.dumps(second.latest_offsets(json.loads(logged), None))
+    assert json.loads(logged) == {"t": {"0": 7}, "x": {"1": 4}}, "its place outlives it"
+    third = restarted(feed_with({tp(0): partition_view(0, 7), tp(1, "x"): partition_view(0, 9)}))
+    end = third.latest_offsets(json.loads(logged), None)
+    assert end == {"t": {"0": 7}, "x": {"1": 9}}
+    (task,), _, _ = third.tasks(json.loads(logged), end)
+    assert [(r.topic_partition, r.start_offset, r.end_offset) for r in task] == [(tp(1, "x"), 4, 9)]
 
 
 def test_given_unknown_offsets_or_ids_when_judged_then_nothing_is_lost() -> None:

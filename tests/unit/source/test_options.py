@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from discovery.config.client.options import map_client_options
 from discovery.core.errors import ConfigError
-from discovery.core.model import Isolation
+from discovery.core.model import BrokerAddress, Isolation
+from discovery.kafka.settings import client_properties
+from discovery.spark.fetch.consumers import CachedConsumer
 from discovery.spark.source.options.durations import parse_duration
-from discovery.spark.source.options.parse import WITHOUT_EFFECT, SourceOptions, check_batch, check_stream, parse_options
+from discovery.spark.source.options.parse import (
+    KNOWN,
+    WITHOUT_EFFECT,
+    SourceOptions,
+    check_batch,
+    check_stream,
+    parse_options,
+)
 from discovery.spark.source.planning.bounds import ByTimestamp, NoneAfter
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
 from discovery.spark.source.planning.plan import OnParked
+from discovery.spark.source.reader import fetch_settings
 from tests.support.fakes.feed import tp
 
 REQUIRED = {"kafka.bootstrap.servers": "b1:9092,b2:9092"}
@@ -38,6 +49,50 @@ def test_given_the_least_when_parsed_then_the_defaults_are_the_native_ones() -> 
     assert options.startup_timeout_seconds == 600
     assert options.interest.isolation is Isolation.READ_UNCOMMITTED
     assert [str(address) for address in options.bootstrap] == ["b1:9092", "b2:9092"]
+
+
+_EVERY = {
+    **dict.fromkeys(WITHOUT_EFFECT, "7"),
+    "subscribe": "t", "startingOffsets": "earliest", "startingOffsetsByTimestampStrategy": "latest",
+    "startingTimestamp": "5", "startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsetsFallback": "earliest",
+    "endingOffsets": "latest", "endingTimestamp": "9", "endingOffsetsByTimestamp": '{"t":{"0":9}}',
+    "commitOffsets": "true", "maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "3", "maxTriggerDelay": "5s",
+    "minPartitions": "3", "maxRecordsPerPartition": "5", "failOnDataLoss": "false", "onTopicRecreated": "restart",
+    "bootstrapServersFile": "/list", "includeHeaders": "true", "onParked": "hold", "startupTimeout": "5s",
+    "stateDir": "/state", "sourceId": "dau", "clusterId": "c", "groupIdPrefix": "p", "clientRackVariable": "ZONE",
+    "fetchEngine": "python", "fetchMaxMemory": "64m", "cutAfter": "1s", "cutLedger": "kafka",
+    "cutLedgerTopic": "cuts", "coordinatorHost": "h", "coordinatorPort": "9",
+}  # fmt: skip
+"""Every option of ours beside `subscribe`, but those of a service, which a file of addresses excludes."""
+_OF_A_SERVICE = {"discoveryUrl", "discoveryCluster", "discoveryTokenFile", "discoveryMaxAge"}
+
+
+class _Asked(Exception):  # noqa: N818 - ends the construction of a client: what it was to get is known
+    """Carries the configuration a client was to be built with."""
+
+
+def _caught(client_options: dict[str, str], *_: object, **__: object) -> None:
+    raise _Asked(client_options)
+
+
+def test_given_every_option_of_ours_when_clients_are_built_then_none_of_them_reaches_one() -> None:
+    assert set(_EVERY) | _OF_A_SERVICE | {"subscribePattern", "assign"} == set(KNOWN)
+    given = {**_EVERY, "kafka.group.id": "g", "kafka.fetch.min.bytes": "7", "kafka.client.id": "mine"}
+    options = parse_options({**REQUIRED, **given})
+    with pytest.raises(_Asked) as reading:
+        CachedConsumer(fetch_settings(options), (BrokerAddress("b1", 9092),), _caught)  # type: ignore[arg-type]
+    asking = client_properties(options.client, options.bootstrap, connect_timeout_seconds=1, request_timeout_seconds=1)
+    built = {"reading": reading.value.args[0], "asking": asking}
+    assert all(properties["client.id"] == "mine" for properties in built.values())
+    assert built["reading"]["fetch.min.bytes"] == "7"
+    ours = {name.lower() for name in KNOWN}
+    for kind, properties in built.items():
+        assert not {name for name in properties if name.lower().removeprefix("kafka.") in ours}, kind
+        # What librdkafka's own table does not know came from somewhere else than a client's options.
+        assert not {name for name in properties if name != name.lower()}, kind
+    for name in _EVERY:
+        with pytest.raises(ConfigError, match="unknown client option"):
+            map_client_options({f"kafka.{name}": "1"})
 
 
 def test_given_sparks_lowered_names_when_parsed_then_they_mean_the_same() -> None:

@@ -71,9 +71,7 @@ def test_given_a_view_of_the_first_version_when_read_then_it_is_complete() -> No
                 Broker(broker_id=one, address=BrokerAddress("b1", 9092), rack="r1"),
                 Broker(broker_id=two, address=BrokerAddress("b2", 9092), rack=None),
             ),
-            topics={
-                TopicName("t"): TopicMetadata(name=TopicName("t"), topic_id=TopicId("a"), partitions=partitions)
-            },
+            topics={TopicName("t"): TopicMetadata(name=TopicName("t"), topic_id=TopicId("a"), partitions=partitions)},
             tombstones={gone.name: Tombstone(topic=gone, since_wall=12.5)},
         ),
         known_addresses=frozenset({BrokerAddress("b1", 9092), BrokerAddress("b9", 9093)}),
