@@ -6,12 +6,12 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discovery.core.model import TopicPartition
+from discovery.core.model import BrokerId, TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, parse_offsets, same_or, to_json
 from discovery.spark.source.planning.plan import Limits, OnParked, plan_end
-from discovery.spark.source.planning.tasks import RECORDS_PER_TASK, LedRange, pack, split
+from discovery.spark.source.planning.tasks import RECORDS_PER_TASK, pack, split
 from tests.support.fakes.feed import partition_view, tp
 
 partitions = st.builds(tp, st.integers(0, 12), st.sampled_from(["a", "b", "topic-c"]))
@@ -104,14 +104,14 @@ def test_given_plans_in_a_row_when_nothing_is_new_then_the_offsets_stop_changing
 
 
 @st.composite
-def led(draw: st.DrawFn) -> list[LedRange]:
+def led(draw: st.DrawFn) -> list[FetchRange]:
     found = draw(st.lists(partitions, unique=True, max_size=20))
     return [
-        LedRange(
-            range=FetchRange(
-                topic_partition=p, start_offset=(a := draw(st.integers(0, 100))), end_offset=a + draw(sizes)
-            ),
-            leader=draw(st.none() | st.integers(1, 5)),
+        FetchRange(
+            topic_partition=p,
+            start_offset=(a := draw(st.integers(0, 100))),
+            end_offset=a + draw(sizes),
+            leader=draw(st.none() | st.integers(1, 5).map(BrokerId)),
         )
         for p in found
     ]
@@ -133,30 +133,30 @@ def covered(ranges: list[FetchRange]) -> dict[TopicPartition, list[tuple[int, in
 
 @given(led(), st.none() | st.integers(1, 40))
 def test_given_any_ranges_when_packed_then_each_offset_is_read_exactly_once(
-    ranges: list[LedRange], min_partitions: int | None
+    ranges: list[FetchRange], min_partitions: int | None
 ) -> None:
     tasks = pack(ranges, min_partitions=min_partitions)
     flat = [r for task in tasks for r in task]
-    assert covered(flat) == covered([x.range for x in ranges if x.range.end_offset > x.range.start_offset])
-    assert sum(r.end_offset - r.start_offset for r in flat) == sum(
-        x.range.end_offset - x.range.start_offset for x in ranges
-    )
+    assert covered(flat) == covered([x for x in ranges if x.end_offset > x.start_offset])
+    assert sum(r.end_offset - r.start_offset for r in flat) == sum(x.end_offset - x.start_offset for x in ranges)
     assert all(tasks)
     assert all(max(Counter(r.topic_partition for r in task).values()) == 1 for task in tasks)
 
 
 @given(led())
-def test_given_any_ranges_when_packed_then_tasks_follow_the_work_and_ranges_stay_whole(ranges: list[LedRange]) -> None:
-    readable = [x for x in ranges if x.range.end_offset > x.range.start_offset]
+def test_given_any_ranges_when_packed_then_tasks_follow_the_work_and_ranges_stay_whole(
+    ranges: list[FetchRange],
+) -> None:
+    readable = [x for x in ranges if x.end_offset > x.start_offset]
     tasks = pack(ranges)
-    total = sum(x.range.end_offset - x.range.start_offset for x in readable)
+    total = sum(x.end_offset - x.start_offset for x in readable)
     assert len(tasks) == min(-(-total // RECORDS_PER_TASK), len(readable))
-    assert {r for task in tasks for r in task} == {x.range for x in readable}
+    assert {r for task in tasks for r in task} == set(readable)
 
 
 @given(led())
-def test_given_any_ranges_when_packed_then_leaders_share_no_task_that_could_be_apart(ranges: list[LedRange]) -> None:
-    leader_of = {x.range.topic_partition: str(x.leader) for x in ranges}
+def test_given_any_ranges_when_packed_then_leaders_share_no_task_that_could_be_apart(ranges: list[FetchRange]) -> None:
+    leader_of = {x.topic_partition: str(x.topic_partition if x.leader is None else x.leader) for x in ranges}
     tasks = pack(ranges)
     met = [{leader_of[r.topic_partition] for r in task} for task in tasks]
     leaders = set().union(*met)
@@ -168,9 +168,9 @@ def test_given_any_ranges_when_packed_then_leaders_share_no_task_that_could_be_a
 
 @given(led(), st.integers(1, 40), st.integers(0, 20))
 def test_given_min_partitions_when_packed_then_only_too_few_partitions_make_pieces(
-    ranges: list[LedRange], wanted: int, idle: int
+    ranges: list[FetchRange], wanted: int, idle: int
 ) -> None:
-    readable = [x for x in ranges if x.range.end_offset > x.range.start_offset]
+    readable = [x for x in ranges if x.end_offset > x.start_offset]
     tasks = pack(ranges, partitions=len(readable) + idle, min_partitions=wanted)
     if wanted > len(readable) + idle and readable:
         assert len(tasks) == len(split(readable, wanted))
@@ -181,25 +181,25 @@ def test_given_min_partitions_when_packed_then_only_too_few_partitions_make_piec
 
 @given(led(), st.integers(50, 5_000), st.none() | st.integers(1, 40))
 def test_given_a_most_per_task_when_packed_then_no_task_exceeds_it(
-    ranges: list[LedRange], most: int, least_tasks: int | None
+    ranges: list[FetchRange], most: int, least_tasks: int | None
 ) -> None:
     tasks = pack(ranges, min_partitions=least_tasks, max_records=most)
     assert all(sum(r.end_offset - r.start_offset for r in task) <= most for task in tasks)
     assert all(max(Counter(r.topic_partition for r in task).values()) == 1 for task in tasks)
-    wanted = [x.range for x in ranges if x.range.end_offset > x.range.start_offset]
+    wanted = [x for x in ranges if x.end_offset > x.start_offset]
     assert covered([r for task in tasks for r in task]) == covered(wanted)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 50))
 def test_given_one_large_range_when_split_then_the_pieces_are_even(size: int, wanted: int) -> None:
-    whole = LedRange(range=FetchRange(topic_partition=tp(0), start_offset=7, end_offset=7 + size), leader=1)
-    lengths = [x.range.end_offset - x.range.start_offset for x in split([whole], wanted)]
+    whole = FetchRange(topic_partition=tp(0), start_offset=7, end_offset=7 + size)
+    lengths = [x.end_offset - x.start_offset for x in split([whole], wanted)]
     assert len(lengths) == min(wanted, size)
     assert max(lengths) - min(lengths) <= 1
 
 
 @given(st.integers(1, 10**6), st.integers(2, 50))
 def test_given_a_range_whose_beginning_nobody_knows_when_split_then_it_stays_whole(end: int, wanted: int) -> None:
-    whole = LedRange(range=FetchRange(topic_partition=tp(0), start_offset=EARLIEST, end_offset=end), leader=1)
+    whole = FetchRange(topic_partition=tp(0), start_offset=EARLIEST, end_offset=end)
     assert split([whole], wanted) == [whole]
-    assert pack([whole], max_records=1) == ((whole.range,),)
+    assert pack([whole], max_records=1) == ((whole,),)

@@ -63,9 +63,7 @@ class Patience:
         if names == self._said and now - self._said_at < _REPEAT_SECONDS:
             return
         self._said, self._said_at = names, now
-        at = ", ".join(f"{tp} at offset {r.position} of {r.end}{_why(r)}" for tp, r in waiting[:_SHOWN])
-        more = f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
-        self._on_waiting(f"waiting for the leader of {at}{more}")
+        self._on_waiting(f"waiting for the leader of {_listed(waiting)}")
 
     def _check(
         self, waiting: Sequence[TopicPartition], open_: Mapping[TopicPartition, OpenRange], now: float, seconds: float
@@ -110,5 +108,23 @@ class Patience:
             self.heard_at = now
 
 
-def _why(open_: OpenRange) -> str:
-    return f" ({open_.refusal.text})" if open_.refusal is not None else ""
+def stalled(open_: Mapping[TopicPartition, OpenRange], seconds: float) -> str:
+    """Say in one line why a task gives up.
+
+    Runs: anywhere (pure).
+    """
+    return (
+        f"stallTimeout: no record came for {seconds:.0f} s from the leader of {_listed(sorted(open_.items()))}; see "
+        "that this executor reaches it, raise stallTimeout, or set sourceId, with which a batch ends without it"
+    )
+
+
+def _listed(waiting: Sequence[tuple[TopicPartition, OpenRange]]) -> str:
+    at = ", ".join(f"{tp} at offset {r.position} of {r.end}{_who(r)}" for tp, r in waiting[:_SHOWN])
+    return at + (f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else "")
+
+
+def _who(open_: OpenRange) -> str:
+    said = [] if open_.range.leader is None else [f"broker {open_.range.leader}"]
+    said += [] if open_.refusal is None else [open_.refusal.text]
+    return f" ({', '.join(said)})" if said else ""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from discovery.core.model import TopicId, TopicPartition
+from discovery.core.model import BrokerId, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,8 @@ class FetchRange:
     end_offset: int
     topic_id: TopicId | None = None
     """None is unknown. A client that read the topic under another id is replaced."""
+    leader: BrokerId | None = field(default=None, compare=False)
+    """Who led it when it was planned; None is unknown. For grouping and messages: clients find leaders themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +33,7 @@ class FetchSettings:
     """`native`, `python`, or `auto`: native where it works here, else python with one warning."""
     rack_variable: str | None = None
     """The environment variable that tells each worker its rack; None: `client.rack` is the same everywhere."""
+    stall_seconds: float | None = None
+    """How long a task may stand still before it fails; None: as long as it takes."""
     max_memory_bytes: int = 64 << 20
     """Bounds what one worker process holds of records that were not handed on yet."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from discovery.core.clock import Clock
-from discovery.core.errors import DataLossError
+from discovery.core.errors import DataLossError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.spark.fetch.client import Piece
 from discovery.spark.fetch.endings import Endings
 from discovery.spark.fetch.open_range import OpenRange
-from discovery.spark.fetch.patience import ANSWER_SECONDS, Patience
+from discovery.spark.fetch.patience import ANSWER_SECONDS, Patience, stalled
 from discovery.spark.fetch.ranges import FetchSettings
 from discovery.spark.fetch.stream import Stream
 
@@ -161,7 +161,13 @@ class Task:
         if now >= due_at and self.stream.failure is None and not self._is_refused():
             self._settle()
             return
+        self._refuse_stall(now - self._still_since)
         self._patience.spend(self.open, now, until=due_at)
+
+    def _refuse_stall(self, still_seconds: float) -> None:
+        """End a wait that nobody is told of, and that no cut ends."""
+        if self.settings.stall_seconds is not None and still_seconds >= self.settings.stall_seconds:
+            raise GatewayError(FailureKind.TRANSIENT, stalled(self.open, still_seconds))
 
     def _is_refused(self) -> bool:
         return any(r.refusal is not None and not r.refusal.is_passing() for r in self.open.values())

@@ -32,6 +32,7 @@ class SourceCollector(Collector):
         yield _gauge("lag_unknown_partitions", "Partitions whose lag is not known.", told, _unknown)
         yield _gauge("snapshot_generation", "Number of the view in use; it only grows.", told, lambda r: r.generation)
         yield _gauge("report_timestamp_seconds", "When the source last told.", told, lambda r: r.written_at)
+        yield _gauge("batch_started_timestamp_seconds", "When the running batch began; 0: none runs.", told, _batch)
         yield _gauge("snapshot_timestamp_seconds", "When a broker last confirmed the view.", told, _confirmed)
         yield _state(told)
         yield _brokers(told)
@@ -55,6 +56,10 @@ def _unknown(report: SourceReport) -> float:
 
 def _confirmed(report: SourceReport) -> float:
     return report.confirmed_at or 0.0
+
+
+def _batch(report: SourceReport) -> float:
+    return report.batch_since or 0.0
 
 
 def _gauge(name: str, meaning: str, told: _Told, value: Callable[[SourceReport], float]) -> Metric:

@@ -11,6 +11,7 @@ from discovery.spark.source.status import SCHEMA, folder, remove_dead
 
 _log = logging.getLogger("kafka_discovery.progress")
 _SHOWN = 5
+_LONG_BATCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class SourceReport:
     generation: int
     confirmed_at: float | None
     """When a living broker last confirmed the view."""
+    batch_since: float | None
+    """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
     partitions: int
     brokers: dict[str, int]
     lag_records: int
@@ -101,10 +104,16 @@ def line(report: SourceReport) -> str:
         named = ", ".join(f"{p.partition} ({p.reason}{_since(p)})" for p in report.parked[:_SHOWN])
         more = report.parked_partitions - min(len(report.parked), _SHOWN)
         parts.append(f"parked {named}{f' and {more} more' if more else ''}")
+    if report.batch_since is not None and report.written_at - report.batch_since >= _LONG_BATCH_SECONDS:
+        parts.append(f"its batch runs since {_clock(report.batch_since)}")
     if report.commit_error:
         parts.append(f"offsets are not committed to group {report.group}: {report.commit_error}")
     return "; ".join(parts)
 
 
 def _since(parked: Parked) -> str:
-    return f" since {datetime.fromtimestamp(parked.since, UTC):%H:%M:%S} UTC" if parked.since is not None else ""
+    return f" since {_clock(parked.since)}" if parked.since is not None else ""
+
+
+def _clock(wall: float) -> str:
+    return f"{datetime.fromtimestamp(wall, UTC):%H:%M:%S} UTC"

@@ -21,7 +21,7 @@ from discovery.spark.source.planning.bounds import ENDING, STARTING, Bound, Boun
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, Offsets
 from discovery.spark.source.planning.plan import describe
 from discovery.spark.source.planning.start import existing, is_settled, refuse_mismatch, refuse_out_of_range
-from discovery.spark.source.planning.tasks import Task, led_ranges, pack
+from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
 from discovery.spark.source.reader import fetch_settings, say_notes, started_feed, with_open_stores
 from discovery.spark.source.waiting import Patience
@@ -98,9 +98,9 @@ def plan_batch(
         _refuse_lost(options.batch_end, until, view, options, ENDING)
     first, last = _numbers(begin, view, options), _numbers(until, view, options)
     _refuse_backward(first, last, options)
-    # No partition waits for another one's leader here: each is a group of its own.
     topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
-    ranges = led_ranges(first, last, {}, {tp: tp for tp in last}, topic_ids)
+    # Without leaders each partition is a group of its own: none waits for another one's leader here.
+    ranges = ranges_between(first, last, {}, {}, topic_ids)
     least, most = options.min_partitions, options.max_records_per_partition
     return pack(ranges, partitions=len(last), min_partitions=least, max_records=most), view.bootstrap
 

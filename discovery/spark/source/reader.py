@@ -273,4 +273,6 @@ def fetch_settings(options: SourceOptions) -> FetchSettings:
         rack_variable=options.rack_variable,
         engine=options.fetch_engine,
         max_memory_bytes=options.fetch_max_memory_bytes,
+        # A named source's tasks ask the driver instead, which knows who waits and ends their ranges.
+        stall_seconds=options.stall_timeout_seconds if options.cuts is None else None,
     )

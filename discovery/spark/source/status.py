@@ -51,7 +51,9 @@ class Standing(Protocol):
     """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
     parked: Mapping[TopicPartition, str]
     planned: Mapping[str, Any]
-    """The end of the newest plan, as Spark was told."""
+    """The end of the newest plan, as Spark has it."""
+    batch_since: float | None
+    """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
 
     def commit_report(self) -> CommitReport | None:
         """Say how committing to a group goes; None: nothing is committed."""
@@ -118,7 +120,7 @@ class StatusFile:
         """Write what is new; tell whether anything was written. Runs: the status thread, once a second."""
         planner, view = self._planner, self._planner.feed.view()
         self._note_plan(planner.planned)
-        seen = (view.version, planner.stands, planner.parked, planner.commit_report())
+        seen = (view.version, planner.stands, planner.parked, planner.commit_report(), planner.batch_since)
         now = self._clock.monotonic()
         if seen == self._seen and now - self._written_at < _HEARTBEAT_SECONDS:
             return False
@@ -190,6 +192,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "cluster_id": view.cluster_id,
         "generation": view.generation,
         "confirmed_at": None if view.age_seconds == float("inf") else wall - view.age_seconds,
+        "batch_since": planner.batch_since,
         "partitions": len(view.partitions),
         "brokers": _conditions(view),
         "lag_records": sum(known.values()),

@@ -1,12 +1,13 @@
 """The task of the data plane on a scripted consumer, clock and arbiter: where ranges end, and whom it waits for."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from discovery.core.errors import ArbiterError, DataLossError, FailureKind, GatewayError, OvertakenError
-from discovery.core.model import BrokerAddress, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.fetch.client import Piece
 from discovery.spark.fetch.endings import Endings
@@ -314,3 +315,21 @@ def test_given_an_error_that_librdkafka_deals_with_when_nothing_comes_then_it_is
     assert scene.read() == 0
     assert arbiter.proposed == [{A: 0}]
     assert scene.said[0].endswith("of 10 (Broker: Not leader for partition)")
+
+
+def test_given_a_stalled_task_when_its_time_is_up_then_it_fails_and_names_broker_and_option() -> None:
+    led = FetchRange(topic_partition=P0, start_offset=0, end_offset=10, leader=BrokerId(7))
+    scene = Scene(led, B, settings=FetchSettings(stall_seconds=120.0))
+    scene.stream.rows(P1, 10)
+    with pytest.raises(
+        GatewayError, match=r"^stallTimeout: no record came for 120 s .*t-0 at offset 0 of 10 \(broker 7\)"
+    ):
+        scene.read()
+    assert scene.elapsed == pytest.approx(120, abs=0.1)
+
+
+def test_given_a_slow_leader_when_something_comes_in_time_then_the_task_goes_on() -> None:
+    scene = Scene(A, settings=FetchSettings(stall_seconds=5.0))
+    for offset in range(1, 11):
+        scene.after(4.0, partial(scene.stream.rows, P0, offset))
+    assert scene.read() == 10

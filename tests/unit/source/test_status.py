@@ -6,6 +6,7 @@ import os
 import socket
 from collections import deque
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,24 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
 
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
     assert plan_digest({"a": {"1": 2, "0": 1}, "b": {}}) == plan_digest(json.loads('{"b":{},"a":{"0":1,"1":2}}'))
+
+
+def test_given_a_batch_that_runs_for_long_when_written_then_log_and_metric_say_since_when(tmp_path: Path) -> None:
+    feed = parked_feed()
+    plan = planner(feed)
+    end = plan.latest_offsets({"t": {"0": 30, "1": 5}}, None)
+    status = StatusFile(plan, tmp_path, feed.clock)
+    plan.tasks({"t": {"0": 30, "1": 5}}, end)
+    began = feed.clock.wall()
+    status.write_if_due()
+    assert "its batch" not in line(told(tmp_path))
+    feed.clock.advance(61)
+    status.write_if_due()
+    assert f"its batch runs since {datetime.fromtimestamp(began, UTC):%H:%M:%S} UTC" in line(told(tmp_path))
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", told(tmp_path))]))
+    text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    assert 'batch_started_timestamp_seconds{query="daily",source="dau"} 1.7e+09' in text
+    plan.latest_offsets(end, None)
+    status.write_if_due()
+    assert told(tmp_path).batch_since is None

@@ -60,6 +60,7 @@ KNOWN = (
     "bootstrapServersFile",
     "includeHeaders",
     "onParked",
+    "stallTimeout",
     "startupTimeout",
     "stateDir",
     "sourceId",
@@ -107,6 +108,7 @@ class SourceOptions:
     include_headers: bool = False
     on_parked: OnParked = OnParked.CONTINUE
     startup_timeout_seconds: float = 600.0
+    stall_timeout_seconds: float = 120.0
     state_dir: Path | None = None
     source_id: str | None = None
     cuts: CutOptions | None = None
@@ -185,6 +187,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         restart_recreated=_restarts(given),
         include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
         on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
+        stall_timeout_seconds=parse_duration(given.get("stallTimeout", "2m"), option="stallTimeout"),
         startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
         state_dir=_optional(given, "stateDir", _folder),
         source_id=_optional(given, "sourceId", _name),

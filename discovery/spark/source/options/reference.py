@@ -222,6 +222,16 @@ ROWS = (
         "new",
     ),
     Row(
+        "stallTimeout",
+        "2m",
+        "How long a task of a source without `sourceId`, or of a batch read, may wait for a leader before it fails and "
+        "names broker and partition. With `sourceId` the batch ends without that leader instead.",
+        (
+            "unit/fetch/test_task.py::test_given_a_stalled_task_when_its_time_is_up_then_it_fails_and_names_broker_and_option",
+        ),
+        "new",
+    ),
+    Row(
         "startupTimeout",
         "10m",
         "How long a start waits for a living broker before it fails with a verdict per address.",

@@ -31,7 +31,7 @@ from discovery.spark.source.planning.offsets import (
 from discovery.spark.source.planning.pace import Pace
 from discovery.spark.source.planning.plan import Limits, OnParked, describe, plan_end
 from discovery.spark.source.planning.start import existing, first_offsets, is_settled, moving, refuse_out_of_range
-from discovery.spark.source.planning.tasks import Task, led_ranges, pack
+from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
 from discovery.spark.source.waiting import Patience
 
@@ -106,6 +106,8 @@ class Planner:
         """The end of the newest plan, as Spark was told."""
         self.parked: Mapping[TopicPartition, str] = {}
         """What the newest plan left out, and why."""
+        self.batch_since: float | None = None
+        """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
         self.committer = Committer(feed, commits, self._clock) if commits else None
 
     @property
@@ -202,6 +204,7 @@ class Planner:
 
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
+        self.batch_since = None
         if self.cuts is not None:
             self.cuts.batch_is_over()
         only_begins = start == self._first != self._begins and not self._one_batch
@@ -277,6 +280,7 @@ class Planner:
 
         Runs: driver, once per batch.
         """
+        self.batch_since = self._clock.wall()
         with without_collection():
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
@@ -316,7 +320,7 @@ class Planner:
         topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
         least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
-            ranges = led_ranges(first, last, earliest, leaders, topic_ids)
+            ranges = ranges_between(first, last, earliest, leaders, topic_ids)
             return pack(ranges, partitions=len(last), min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:

@@ -1,12 +1,11 @@
 """From offsets to Spark tasks: which ranges one task reads."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
-from itertools import groupby
 from math import ceil
 
-from discovery.core.model import TopicId, TopicPartition
+from discovery.core.model import BrokerId, TopicId, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
 
@@ -17,20 +16,11 @@ What a record costs there is not known beforehand, and is not measured: a batch'
 work. Too many tasks cost a few of those 60 ms; too few leave cores idle for as long as the slowest query runs.
 """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedRange:
-    """A range and who leads it; `leader` None is unknown."""
-
-    range: FetchRange
-    leader: Hashable
-
-
 Task = tuple[FetchRange, ...]
 
 
 def pack(
-    ranges: Iterable[LedRange],
+    ranges: Iterable[FetchRange],
     *,
     partitions: int = 0,
     min_partitions: int | None = None,
@@ -53,36 +43,35 @@ def pack(
 
     Runs: anywhere (pure).
     """
-    readable = [led for led in ranges if _size(led.range) > 0]
+    readable = [r for r in ranges if _size(r) > 0]
     least = min_partitions or 1
     if not readable:
         return ()
     wanted = max(ceil(_weight(readable) / RECORDS_PER_TASK), least)
     if max_records is not None:
-        pieces = [piece for led in readable for piece in _pieces(led, ceil(_size(led.range) / max_records))]
+        pieces = [piece for r in readable for piece in _pieces(r, ceil(_size(r) / max_records))]
         if len(pieces) < least:
             pieces = split(pieces, least)
         tasks = [task for group in _by_leader(pieces) for task in _filled(group, max_records)]
         return tuple(map(_task, _spread(tasks, max(len(tasks), min(wanted, len(pieces))))))
     if least > max(partitions, len(readable)):
-        return tuple((led.range,) for led in split(readable, least))
+        return tuple((r,) for r in split(readable, least))
     return tuple(map(_task, _spread(_by_leader(readable), min(wanted, len(readable)))))
 
 
-def split(ranges: Sequence[LedRange], min_partitions: int) -> list[LedRange]:
+def split(ranges: Sequence[FetchRange], min_partitions: int) -> list[FetchRange]:
     """Split large ranges until there are about `min_partitions`, evenly, as Spark does.
 
     Runs: anywhere (pure).
     """
-    total = sum(_size(led.range) for led in ranges)
-    whole = [led for led in ranges if _parts(led.range, total, min_partitions) == 1]
-    large_total = total - sum(_size(led.range) for led in whole)
-    share = max(min_partitions - len(whole), 1)
-    whole_ids = {id(led) for led in whole}
+    total = _weight(ranges)
+    large_total = sum(_size(r) for r in ranges if _parts(r, total, min_partitions) > 1)
+    whole = sum(_parts(r, total, min_partitions) == 1 for r in ranges)
+    share = max(min_partitions - whole, 1)
     return [
         piece
-        for led in ranges
-        for piece in ([led] if id(led) in whole_ids else _pieces(led, _parts(led.range, large_total, share)))
+        for r in ranges
+        for piece in ([r] if _parts(r, total, min_partitions) == 1 else _pieces(r, _parts(r, large_total, share)))
     ]
 
 
@@ -91,35 +80,35 @@ def _parts(range_: FetchRange, total: int, min_partitions: int) -> int:
     return max(int(_size(range_) / total * min_partitions + 0.5), 1)
 
 
-def _pieces(led: LedRange, parts: int) -> list[LedRange]:
-    pieces, start, remaining = [], led.range.start_offset, _size(led.range)
+def _pieces(range_: FetchRange, parts: int) -> list[FetchRange]:
+    pieces, start, remaining = [], range_.start_offset, _size(range_)
     if start < 0:
         # Where it begins is not known yet: a second piece might end before the first record there is.
-        return [led]
+        return [range_]
     for left in range(parts, 0, -1):
         size = remaining // left
         remaining -= size
         if size:
-            pieces.append(replace(led, range=replace(led.range, start_offset=start, end_offset=start + size)))
+            pieces.append(replace(range_, start_offset=start, end_offset=start + size))
         start += size
     return pieces
 
 
-def _filled(group: list[LedRange], max_records: int) -> list[list[LedRange]]:
+def _filled(group: list[FetchRange], max_records: int) -> list[list[FetchRange]]:
     """Fill one task after the other, the smallest pieces first; two of one partition never share a task."""
-    tasks: list[list[LedRange]] = []
+    tasks: list[list[FetchRange]] = []
     room, inside = 0, set[TopicPartition]()
-    for led in sorted(group, key=lambda led: _size(led.range)):
-        if _size(led.range) > room or led.range.topic_partition in inside:
+    for piece in sorted(group, key=_size):
+        if _size(piece) > room or piece.topic_partition in inside:
             tasks.append([])
             room, inside = max_records, set()
-        tasks[-1].append(led)
-        room -= _size(led.range)
-        inside.add(led.range.topic_partition)
+        tasks[-1].append(piece)
+        room -= _size(piece)
+        inside.add(piece.topic_partition)
     return tasks
 
 
-def _spread(groups: list[list[LedRange]], tasks: int) -> list[list[LedRange]]:
+def _spread(groups: list[list[FetchRange]], tasks: int) -> list[list[FetchRange]]:
     """Merge small groups, or give the heaviest of them more than one task each."""
     if tasks <= len(groups):
         return _lightest_first(groups, tasks)
@@ -137,13 +126,13 @@ def _spread(groups: list[list[LedRange]], tasks: int) -> list[list[LedRange]]:
     return [
         task
         for group, share in zip(groups, shares, strict=True)
-        for task in (_lightest_first([[led] for led in group], share) if share > 1 else [group])
+        for task in (_lightest_first([[r] for r in group], share) if share > 1 else [group])
     ]
 
 
-def _lightest_first(groups: list[list[LedRange]], bins: int) -> list[list[LedRange]]:
+def _lightest_first(groups: list[list[FetchRange]], bins: int) -> list[list[FetchRange]]:
     """Longest processing time first: the heaviest group goes to the lightest bin."""
-    filled: list[list[LedRange]] = [[] for _ in range(bins)]
+    filled: list[list[FetchRange]] = [[] for _ in range(bins)]
     lightest = [(0, index) for index in range(bins)]
     for group in sorted(groups, key=_weight, reverse=True):
         weight, index = lightest[0]
@@ -153,13 +142,16 @@ def _lightest_first(groups: list[list[LedRange]], bins: int) -> list[list[LedRan
     return filled
 
 
-def _by_leader(ranges: list[LedRange]) -> list[list[LedRange]]:
-    ordered = sorted(ranges, key=lambda led: str(led.leader))
-    return [list(group) for _, group in groupby(ordered, key=lambda led: str(led.leader))]
+def _by_leader(ranges: list[FetchRange]) -> list[list[FetchRange]]:
+    """Group ranges by their leader; one whose leader is not known is alone."""
+    groups: dict[BrokerId | TopicPartition, list[FetchRange]] = {}
+    for r in ranges:
+        groups.setdefault(r.topic_partition if r.leader is None else r.leader, []).append(r)
+    return list(groups.values())
 
 
-def _task(group: list[LedRange]) -> Task:
-    return tuple(sorted((led.range for led in group), key=_position))
+def _task(group: list[FetchRange]) -> Task:
+    return tuple(sorted(group, key=_position))
 
 
 def _position(range_: FetchRange) -> TopicPartition:
@@ -170,17 +162,17 @@ def _size(range_: FetchRange) -> int:
     return range_.end_offset - range_.start_offset
 
 
-def _weight(group: list[LedRange]) -> int:
-    return sum(_size(led.range) for led in group)
+def _weight(group: Iterable[FetchRange]) -> int:
+    return sum(map(_size, group))
 
 
-def led_ranges(
+def ranges_between(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
-    leaders: Mapping[TopicPartition, Hashable],
+    leaders: Mapping[TopicPartition, BrokerId | None],
     topic_ids: Mapping[TopicPartition, TopicId | None],
-) -> list[LedRange]:
+) -> list[FetchRange]:
     """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
 
     Where even that is unknown (a replay while its leader is dead) the range says EARLIEST and the task resolves it.
@@ -189,8 +181,11 @@ def led_ranges(
     Runs: anywhere (pure).
     """
     return [
-        LedRange(
-            range=FetchRange(topic_partition=tp, start_offset=begin, end_offset=until, topic_id=topic_ids.get(tp)),
+        FetchRange(
+            topic_partition=tp,
+            start_offset=begin,
+            end_offset=until,
+            topic_id=topic_ids.get(tp),
             leader=leaders.get(tp),
         )
         for tp, until in end.items()
