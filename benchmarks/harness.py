@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.processes import wait_or_kill
 from discovery.localkafka.jars.download import native_connector_jars
+from discovery.spark.launch.python import worker_python
 
 OUTPUT = Path("build/bench")
 OURS, NATIVE = "kafka-discovery", "kafka"
@@ -38,7 +39,7 @@ def spark_session(
     cores: int = 2, *, native: bool = False, settings: Iterable[tuple[str, str]] = ()
 ) -> Iterator[SparkSession]:
     """Yield a local session; `native` adds Spark's own Kafka connector."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python()
     # As after an installation: else each of Spark's Python processes compiles the whole project again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     builder = (

@@ -21,6 +21,7 @@ from benchmarks.harness import environment, fill, kept_result, load, load_noted,
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise.classify import classify
 from tests.support.endpoint import endpoint_to
 
@@ -81,7 +82,7 @@ class Submitted:
                 [*run, *submit] if protected else submit,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                env={**os.environ, "PYSPARK_PYTHON": worker_python()},
                 start_new_session=True,
             )
 

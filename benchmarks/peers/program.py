@@ -16,6 +16,7 @@ from typing import Self
 from benchmarks.peers.load import Load
 from benchmarks.peers.rows import Row, parse_rows
 from benchmarks.processes import wait_or_kill
+from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
 
 _START_SECONDS, _HELPER_SECONDS = 120.0, 60.0
@@ -60,7 +61,7 @@ class Program:
     def start(self, command: Sequence[str]) -> None:
         """Start it; returns at once."""
         self.place.rows.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PYSPARK_PYTHON": worker_python(), "SPARK_LOCAL_IP": "127.0.0.1"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as after an installation: nothing is compiled twice
         with self.said.open("ab") as out, self.log.open("ab") as log:
             self.process = subprocess.Popen(

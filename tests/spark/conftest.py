@@ -1,7 +1,6 @@
 """One small Spark for all tests that need it, with the native connector beside ours, and helpers to run queries."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.jobs.running import STREAM_SETTINGS
+from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
 from tests.support.spark.fixtures import _driver, _six_brokers, breakable, driver, start_query
 
@@ -29,7 +29,7 @@ def spark() -> Iterator[SparkSession]:
     """Two slots, a small heap, no UI, both formats; this interpreter for the workers, a temporary state folder."""
     with tempfile.TemporaryDirectory(prefix="kafka-discovery-spark-") as folder:
         saved = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "XDG_STATE_HOME")}
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = worker_python()
         os.environ["XDG_STATE_HOME"] = f"{folder}/state"
         session = (
             SparkSession.builder.master("local[2]")

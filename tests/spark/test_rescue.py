@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
+from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise import Report, run_query
 from discovery.spark.supervise.list_vetting import Desk
 from tests.support.endpoint import CONSUMER, properties_file, tool_command
@@ -118,7 +119,7 @@ def _run_as_on_the_page(job: str, folder: Path, *, master: str, more: Sequence[s
         text=True,
         timeout=_RUN_SECONDS,
         check=False,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYSPARK_PYTHON": worker_python()},
     )
     assert report_file.exists(), done.stderr[-4000:]
     report: dict[str, Any] = json.loads(report_file.read_text())

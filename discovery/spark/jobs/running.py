@@ -21,6 +21,8 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access
 from discovery.spark.jobs.arguments import Job
 from discovery.spark.jobs.progress_log import ProgressLog
+from discovery.spark.launch.python import worker_python
+from discovery.spark.launch.queries import start_query
 from discovery.spark.sink.checks import living_brokers
 from discovery.spark.sink.options import parse_options
 
@@ -57,7 +59,7 @@ def make_session(name: str, *, master: str | None, settings: Sequence[tuple[str,
     Runs: main thread, once; blocks for the start of a JVM (about 5 s).
     """
     # Without it the source's runner starts the system's interpreter, which lacks our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     builder = SparkSession.builder.appName(name)
     for setting, value in STREAM_SETTINGS.items():
         builder = builder.config(setting, value)
@@ -173,11 +175,15 @@ def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[S
     log = ProgressLog(progress_file)
     session.streams.addListener(log)
     try:
-        await_end(start(session), stopping)
+        await_end(start_query(lambda: start(session), _say, stopping), stopping)
     finally:
         # First: Spark would report the end to a listener whose process is gone.
         session.streams.removeListener(log)
         session.stop()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - a job's own output
 
 
 def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: bool) -> None:

@@ -22,12 +22,14 @@ class Failure(Enum):
     DATA_LOSS = "data loss"
     KILLED = "killed"
     """The process, or the JVM below it, was ended from outside (out of memory, a lost node)."""
+    SLOW_START = "slow start"
+    """A Python process of Spark's did not call back within its 10 s: the machine was too busy for it."""
     CODE = "code"
     """Anything else: the job's own errors, wrong options, missing topics."""
 
 
-RESTARTABLE = frozenset({Failure.DEAD_LIST, Failure.LEADERLESS, Failure.KILLED})
-"""A restart with fresh brokers may help. The others would fail again, or skip records silently."""
+RESTARTABLE = frozenset({Failure.DEAD_LIST, Failure.LEADERLESS, Failure.KILLED, Failure.SLOW_START})
+"""A restart, with fresh brokers, may help. The others would fail again, or skip records silently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ SIGNS = (
     Sign(Failure.KILLED, r"Query \[id = [^\]]*\] terminated with exception:\s+SQLSTATE: XXKST\s*$"),
     Sign(Failure.KILLED, r"java\.io\.EOFException"),
     Sign(Failure.KILLED, r"Java heap space|GC overhead limit exceeded"),
+    Sign(Failure.SLOW_START, r"Python worker failed to connect back"),
     Sign(Failure.KILLED, r"(?:Lost executor|ExecutorLostFailure)"),
     Sign(Failure.KILLED, r"Py4JNetworkError|Answer from Java side is empty"),
 )
@@ -99,6 +102,8 @@ _REMEDIES = {
     Failure.WRONG_CLUSTER: "correct the list; the addresses lead to another cluster now",
     Failure.DATA_LOSS: "decide what to do about the lost records first (failOnDataLoss, or a new checkpoint)",
     Failure.KILLED: "the process was ended from outside; give it more memory if that repeats",
+    Failure.SLOW_START: "give the driver more processor; if it repeats on an idle machine, the interpreter that"
+    " PYSPARK_PYTHON names lacks pyspark, pyarrow or a module of the job: its own error stands above",
     Failure.CODE: "the job itself failed; a restart would fail again",
 }
 _AT_BOOTSTRAP = r"(?:Connection to node -\d+ |Bootstrap broker )[^\n]*(?:could not be established|disconnected)"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from discovery.spark.launch.python import worker_python
 from tests.support.endpoint import CONSUMER, tool_command
 from tests.support.helpers import eventually
 from tests.support.manual.markdown import RUNNABLE, SHELL, Block, blocks
@@ -129,7 +130,7 @@ class Stage:
     def environment(self) -> dict[str, str]:
         """Return the environment of commands: these tools, this interpreter's programs, a state folder of its own."""
         path = os.pathsep.join((str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
-        own = {"PATH": path, "XDG_STATE_HOME": str(self.folder / "state"), "PYSPARK_PYTHON": sys.executable}
+        own = {"PATH": path, "XDG_STATE_HOME": str(self.folder / "state"), "PYSPARK_PYTHON": worker_python()}
         return {**os.environ, **own, "KAFKA_DISCOVERY_ENDPOINT__PORT": str(free_port()), "COLUMNS": "200"}
 
     def _shell(self, text: str, block: Block, code: int) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from discovery.spark.launch.python import worker_python
+
 # Java would name each class that it leaves out.
 _OPTIONS = "-XX:ArchiveClassesAtExit={} -Xlog:disable -Xlog:all=error:stderr"
 _QUERY_SECONDS, _END_SECONDS = 120, 60
@@ -20,7 +22,7 @@ _QUERY_SECONDS, _END_SECONDS = 120, 60
 def main(archive: Path) -> None:
     """Start a driver, let it work as in tests, and have Java write the archive when it ends."""
     os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {_OPTIONS.format(archive)}"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python()
     with tempfile.TemporaryDirectory(prefix="kafka-discovery-spark-") as folder:
         spark = (
             SparkSession.builder.master("local[2]")

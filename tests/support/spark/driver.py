@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
 from tests.support.spark.oracle import Row
 
@@ -43,7 +44,7 @@ class SparkDriver:
     def start(self) -> Self:
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": worker_python(),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "PYTHONUNBUFFERED": "1",
         }

@@ -87,6 +87,13 @@ SEEN = [
     (Failure.KILLED, "java.lang.OutOfMemoryError: Java heap space"),
     (Failure.KILLED, "SparkException: Job aborted: ExecutorLostFailure (executor 1 exited"),
     (Failure.KILLED, "py4j.protocol.Py4JNetworkError: Answer from Java side is empty"),
+    (
+        Failure.SLOW_START,
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed to connect"
+            " back. SQLSTATE: XXKST"
+        ),
+    ),
     (Failure.CODE, "ZeroDivisionError: division by zero"),
     (Failure.CODE, ""),
 ]

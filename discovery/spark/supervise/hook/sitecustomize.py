@@ -170,6 +170,21 @@ def _chain() -> None:
         spec.loader.exec_module(module)
 
 
+def _without_zips() -> None:
+    """Have PySpark imported from where it is installed, with its bytecode: see the file that is loaded."""
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as above
+    path = os.path.join(folder, "..", "..", "launch", "zips.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location("kafka_discovery_zips", path)
+    if spec is not None and spec.loader is not None:
+        zips = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(zips)
+        sys.path[:] = zips.without_zips(sys.path, [])
+
+
 _chain()
 if os.environ.get(SOCKET):
+    try:
+        _without_zips()
+    except Exception as error:  # noqa: BLE001 - never the job's problem
+        _say(f"Spark's own zips stay on the path ({error!r})")
     sys.meta_path.insert(0, _Patcher())
