@@ -1,6 +1,7 @@
 """`kafka-discovery doctor`: what is wrong with a list, what a start with it will do, and what helps."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from discovery.core.prediction.clients import ClientKind
 from discovery.doctor.diagnose import Weight, diagnose
 from discovery.doctor.inputs import described
 from discovery.doctor.picture import draw
+from discovery.doctor.processor import processor_here
 from discovery.doctor.words import document, report
 
 _RETRIES_FILE = Path("/proc/sys/net/ipv4/tcp_syn_retries")
@@ -57,7 +59,8 @@ def doctor(  # noqa: PLR0917 - typer's options
         api_timeout_seconds=2 * timeout,
         staleness_seconds=max(60.0, 3 * timeout),
     )
-    diagnosis = diagnose(examine(what.addresses, what.options, limits), what)
+    facts = replace(examine(what.addresses, what.options, limits), processor=processor_here())
+    diagnosis = diagnose(facts, what)
     if picture is not None:
         _write(picture, draw(diagnosis))
     if as_json:

@@ -18,6 +18,8 @@ _THIN = 2
 _NEVER = 1e-6
 _BETWEEN_SECONDS = 1.0
 _MODERN = ClientVersion(3, 9)
+_LITTLE = 0.25
+"""Cores: Spark allows 10 s for what takes a Python process a second of processor time, beside a driver that starts."""
 _WORTH_PROBABILITY, _WORTH_SECONDS = 0.005, 0.5
 
 
@@ -203,6 +205,13 @@ def _settings(facts: Facts, described: Described) -> Iterator[Finding]:
             "where it leads nowhere. List addresses that every host can reach, or run one endpoint per host."
         )
         yield Finding(code="loopback", weight=Weight.GRAVE, sentence=text)
+    if facts.processor is not None and facts.processor.share < _LITTLE:
+        text = (
+            f"A process gets {facts.processor.share:.2g} of a core here ({facts.processor}). A driver that runs here"
+            " may fail to start a Python source: Spark waits 10 s for about a second of processor time. Give it half"
+            " a core or more, and set PYSPARK_PYTHON to kafka-discovery-python, which needs a third of that time."
+        )
+        yield Finding(code="little-processor", weight=Weight.WARN, sentence=text)
 
 
 def _advice(facts: Facts, described: Described, now: Forecast) -> tuple[Advice, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicPartition, Verdict
 from discovery.core.prediction.forecast import Death, Listed
 from discovery.core.verdict import LOCKED
+from discovery.doctor.processor import Processor
 
 USABLE = frozenset({Verdict.ALIVE, Verdict.STALE})
 """Answers for which a JVM client takes an address for good; it does not check who answers."""
@@ -55,6 +56,8 @@ class Facts:
     partitions: int = 0
     unknown: str = ""
     """Why partitions could not be looked at."""
+    processor: Processor | None = None
+    """Of this host; None: nobody looked."""
 
     @property
     def cluster_ids(self) -> tuple[ClusterId, ...]:

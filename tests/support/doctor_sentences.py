@@ -59,6 +59,11 @@ SENTENCES = (
         "a loopback address where executors run on other machines",
         _D + "a_list_of_loopback_when_executors_are_elsewhere_then_it_is_said",
     ),
+    Sentence(
+        "little-processor",
+        "a process gets under a quarter of a core here: a Python source may not start in Spark's 10 s",
+        "unit/doctor/test_processor.py::test_given_a_limit_or_a_load_when_diagnosed_then_too_little_processor_is_said",
+    ),
     Sentence("new-list", "advice: the living addresses of the right cluster", _ADVICE),
     Sentence("upgrade", "advice: a client that gives up a connection by itself", _ADVICE),
     Sentence("quick-setup", "advice: a shorter connection setup timeout", _ADVICE),
