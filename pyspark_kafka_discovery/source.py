@@ -8,6 +8,7 @@ behind them, and even the options of one side, are imported where they are neede
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -44,6 +45,8 @@ _COLUMNS = (
 )
 _SOURCE_MARKS = frozenset({"subscribe", "subscribepattern", "assign"})
 _SINK_MARKS = frozenset({"topic", "sinkid", "writeid", "lanes", "onmismatch", "onbadrecord", "checkpointlocation"})
+_OLDEST_SPARK = (4, 2)
+"""Before it a Python source is not asked with limits, nor where a query stands after a restart."""
 _FIXED = "schema: the columns of kafka-discovery are fixed; remove .schema(...)"
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -59,6 +62,7 @@ class DefaultSource(DataSource):
         Runs: a short-lived Python process, at `load()`.
         """
         super().__init__(dict(options))
+        check_spark(spark_version)
         self._sink = _is_sink(options)
         self._source = None if self._sink else _parse(options)
 
@@ -130,6 +134,27 @@ class DefaultSource(DataSource):
             plan = _plan(self.options, schema, batch=True)
             by_offset = plan.options.source_topic is not None
             return KafkaDiscoveryOffsetWriter(plan) if by_offset else KafkaDiscoveryBatchWriter(plan)
+
+
+def check_spark(version: str) -> None:
+    """Refuse a Spark that lacks what source and sink need.
+
+    Args:
+        version: Of PySpark, like `4.2.0`.
+
+    Raises:
+        ConfigError: it is too old.
+
+    Runs: anywhere.
+    """
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SPARK:
+        raise one_line(
+            ConfigError(
+                f"format: kafka-discovery needs Spark 4.2 or newer, this is {version}; on an older one keep"
+                ' format("kafka") and start the job by `kafka-discovery run`, or give it the address of'
+                " `kafka-discovery endpoint`"
+            )
+        )
 
 
 def _plan(options: Mapping[str, str], schema: StructType, *, batch: bool) -> "SinkPlan":
