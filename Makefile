@@ -26,12 +26,12 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml requirements/check_prerequis
 .PHONY: lock
 lock: setup ## Resolve the requirements again: pinned, hashed, without addresses
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
-	  --annotation-style line -c requirements/constraints.txt pyproject.toml -o requirements/run.txt
+	  --annotation-style line -c requirements/constraints.txt --all-extras pyproject.toml -o requirements/run.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
 	  --annotation-style line -c requirements/constraints.txt -c requirements/run.txt \
-	  pyproject.toml requirements/dev.in -o requirements/dev.txt
+	  --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
-	  --annotation-style line -c requirements/run.txt requirements/sidecar.in -o requirements/sidecar.txt
+	  --annotation-style line -c requirements/run.txt pyproject.toml -o requirements/sidecar.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
 	  --annotation-style line -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header \
@@ -169,6 +169,7 @@ chaos-predict: setup ## What doctor and removal gate foretell, beside what broke
 .PHONY: test-long
 test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
 	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property
+	$(BIN)/python -m pytest tests/long
 
 .PHONY: bench-core
 bench-core: setup ## The figures of the README, Spark's own source beside ours (20 minutes)

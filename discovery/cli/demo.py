@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib.util
 import json
 import signal
 import threading
@@ -41,6 +42,8 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON when it is over.")] = False,
 ) -> None:
     """Kill four of twelve brokers under a running Spark job and count every event."""
+    if importlib.util.find_spec("pyspark") is None:  # before brokers are started for jobs that cannot be
+        raise ModuleNotFoundError(name="pyspark")
     settings = (fast_settings if fast else full_settings)(brokers, sidecar=sidecar)
     console = Console(stderr=as_json)
     try:

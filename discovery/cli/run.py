@@ -134,9 +134,12 @@ def _client(path: Path | None) -> dict[str, str]:
 
 
 def _bundled() -> tuple[int, int]:
-    """Return the kafka-clients that belong to the Spark installed here."""
-    from importlib.metadata import version  # noqa: PLC0415 - here alone
+    """Return the kafka-clients that belong to the Spark installed here, if there is one."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - here alone
 
-    from discovery.spark.supervise.safe_options import clients_of_spark, parse_version  # noqa: PLC0415 - as above
+    from discovery.spark.supervise.safe_options import UNKNOWN, clients_of_spark, parse_version  # noqa: PLC0415 - above
 
-    return clients_of_spark(parse_version(version("pyspark")))
+    try:
+        return clients_of_spark(parse_version(version("pyspark")))
+    except PackageNotFoundError:
+        return UNKNOWN

@@ -42,7 +42,15 @@ def test_given_the_wheel_when_opened_then_it_holds_every_module_and_data_file(bu
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= names, wanted - names
-    assert {name.split("/")[0] for name in names - wanted} == {"kafka_discovery-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names - wanted} == {
+        "kafka_discovery-0.1.0.data",
+        "kafka_discovery-0.1.0.dist-info",
+    }
+    jobs = {f"data/share/kafka-discovery/{path}" for path in Path("spark_jobs").glob("*.py")}
+    assert {name.partition(".data/")[2] for name in names if ".data/" in name} == {
+        *jobs,
+        "scripts/kafka-discovery-python",
+    }
     assert any(name.endswith("LICENSE") for name in names)
 
 

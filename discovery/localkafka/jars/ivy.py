@@ -87,7 +87,9 @@ def ivy_jar() -> Path:
     for place in places:
         for jar in sorted(Path(place).glob("jars/ivy-*.jar")):
             return jar
-    raise ConfigError("no Ivy found in PySpark's jars folder: install pyspark>=4.2 into this environment")
+    raise ConfigError(
+        "the brokers are downloaded by Ivy, which PySpark ships and is not here; pip install 'kafka-discovery[spark]'"
+    )
 
 
 def _run(command: list[str], log: IO[bytes], artifacts: ArtifactSet, ivy_cache: Path) -> int:

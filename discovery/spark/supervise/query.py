@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
-from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.spark.supervise.budget import Budget, Exponential, GiveUp, Restart, Run, decide
 from discovery.spark.supervise.classify import Failure, Finding, classify
@@ -17,6 +16,9 @@ from discovery.spark.supervise.list_vetting import Desk, Vetted
 from discovery.spark.supervise.report import Attempt, Outcome, Report
 from discovery.spark.supervise.safe_options import Version, clients_of_spark, parse_version, safe_options
 from discovery.store.locations import default_state_dir
+
+if TYPE_CHECKING:  # `kafka-discovery run` needs nothing of PySpark's
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS = 0.5
 _log = structlog.get_logger("discovery.spark.supervise")
@@ -37,7 +39,7 @@ class Bootstrap:
 
 
 def run_query(
-    build: Callable[[Bootstrap], StreamingQuery],
+    build: "Callable[[Bootstrap], StreamingQuery]",
     bootstrap_servers: str,
     *,
     client: Mapping[str, str] | None = None,
@@ -132,7 +134,7 @@ def _clients() -> Version:
 
 
 def _one_run(
-    build: Callable[[Bootstrap], StreamingQuery], bootstrap: Bootstrap, over: threading.Event
+    build: "Callable[[Bootstrap], StreamingQuery]", bootstrap: Bootstrap, over: threading.Event
 ) -> Finding | None:
     """Run the query once; None: it ended well, or was stopped."""
     query: StreamingQuery | None = None
@@ -142,8 +144,6 @@ def _one_run(
             if over.is_set():
                 query.stop()
                 return None
-    except StreamingQueryException as error:
-        return classify(str(error))
     except Exception as error:  # noqa: BLE001 - a build that fails is judged like a query that does
         return classify(f"{type(error).__name__}: {error}")
     return None
