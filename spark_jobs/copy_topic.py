@@ -41,7 +41,9 @@ def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
 
     Runs: main thread.
     """
-    parser = Parser(prog="copy_topic", description="Copy a topic, filtered and enriched, exactly once.", allow_abbrev=False)
+    parser = Parser(
+        prog="copy_topic", description="Copy a topic, filtered and enriched, exactly once.", allow_abbrev=False
+    )
     add_common(parser, sink_id="copy")
     parser.add_argument(
         "--where", metavar="SQL", help="keep records of which this is true: text, key, topic, partition, offset"
