@@ -61,7 +61,7 @@ _EVERY = {
     "bootstrapServersFile": "/list", "includeHeaders": "true", "onParked": "hold", "startupTimeout": "5s",
     "stateDir": "/state", "sourceId": "dau", "clusterId": "c", "groupIdPrefix": "p", "clientRackVariable": "ZONE",
     "fetchEngine": "python", "fetchMaxMemory": "64m", "cutAfter": "1s", "cutLedger": "kafka",
-    "cutLedgerTopic": "cuts", "coordinatorHost": "h", "coordinatorPort": "9",
+    "cutLedgerTopic": "cuts", "stallTimeout": "2m", "coordinatorHost": "h", "coordinatorPort": "9",
 }  # fmt: skip
 """Every option of ours beside `subscribe`, but those of a service, which a file of addresses excludes."""
 _OF_A_SERVICE = {"discoveryUrl", "discoveryCluster", "discoveryTokenFile", "discoveryMaxAge"}
