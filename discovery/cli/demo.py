@@ -21,6 +21,7 @@ from discovery.demo.report.write import to_json, write_report
 from discovery.demo.settings import fast as fast_settings
 from discovery.demo.settings import full as full_settings
 from discovery.demo.stage import Stage
+from discovery.store.files import FileLock
 
 _INTERRUPTED = 130
 _DEFAULT_FOLDER = Path("build/demo")
@@ -48,7 +49,7 @@ def demo(
     console = Console(stderr=as_json)
     try:
         with _terminated_like_interrupted(), _disk_errors():
-            output_dir.mkdir(parents=True, exist_ok=True)
+            _reserve(output_dir)
             with played(settings, console) as (stage, outcome):
                 write_report(outcome, stage.main.history().batches, output_dir)
                 _summarise(outcome, output_dir, console)
@@ -61,6 +62,16 @@ def demo(
         raise typer.Exit(_INTERRUPTED) from None
     if not outcome.ok:
         raise typer.Exit(1)
+
+
+def _reserve(folder: Path) -> None:
+    """Keep the report's folder to this process: of two demos the later would overwrite the other's."""
+    try:
+        FileLock(folder / ".lock").acquire()
+    except StateError as error:
+        raise StateError(
+            f"another demo is writing its report: {error}; wait for its end, or choose another --output-dir"
+        ) from error
 
 
 def _summarise(outcome: Outcome, folder: Path, console: Console) -> None:

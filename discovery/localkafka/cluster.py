@@ -21,7 +21,7 @@ from discovery.localkafka.jars.download import kafka_jars
 from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.keeper.client import KeeperClient, end_keeper, socket_path_for, start_keeper
 from discovery.localkafka.launch import BrokerStartError, Progress
-from discovery.localkafka.layout import CONTROLLER, ClusterFolder, held
+from discovery.localkafka.layout import CONTROLLER, ClusterFolder, held, writable
 from discovery.localkafka.properties import ClusterSettings, kafka_uuid, port_names
 from discovery.localkafka.record import ClusterRecord
 
@@ -145,13 +145,14 @@ class LocalKafka(ClusterHandle):
         self.stop()
 
     def _prepare(self) -> None:
-        folder = ClusterFolder(self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-discovery-")))
-        # A temporary folder is ours alone by its name; a chosen one needs a lock.
-        with held(folder.lock() if self._wanted_folder else None) as locks:
-            folder.prepare()
-            self._folder = folder
-            self._start_keeper(folder, locks)
-        folder.write_all(self._record)
+        with writable("XDG_STATE_HOME" if self._wanted_folder else "TMPDIR"):
+            folder = ClusterFolder(self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-discovery-")))
+            # A temporary folder is ours alone by its name; a chosen one needs a lock.
+            with held(folder.lock() if self._wanted_folder else None) as locks:
+                folder.prepare()
+                self._folder = folder
+                self._start_keeper(folder, locks)
+            folder.write_all(self._record)
 
     def _start_keeper(self, folder: ClusterFolder, locks: Sequence[int]) -> None:
         names = [CONTROLLER, *(port for b in self.broker_ids for port in port_names(self.settings, b))]

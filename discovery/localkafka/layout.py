@@ -174,3 +174,16 @@ def held(descriptor: int | None) -> Iterator[tuple[int, ...]]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writable(variable: str) -> Iterator[None]:
+    """Turn what a disk refuses into one line that names the environment variable which chooses another."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise StateError(
+            f"the cluster's files cannot be written: {where}{error.strerror or error}; "
+            f"free some space, or set {variable} to a folder you may write"
+        ) from error

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from discovery.store.files import FileLock
 from tests.support.helpers import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1500)]
@@ -127,15 +128,35 @@ def test_given_a_mistake_when_started_then_one_line_says_it(options: list[str], 
     assert len(refused.stderr.strip().splitlines()) == 1
 
 
-def test_given_no_java_when_started_then_one_line_says_so(tmp_path: Path) -> None:
+def test_given_another_demo_with_the_same_report_when_started_then_one_line_names_it(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / ".lock").acquire()
+    try:
+        refused = run("--fast", "--output-dir", str(tmp_path))
+    finally:
+        lock.release()
+    assert refused.returncode == 1
+    assert f"another demo is writing its report: {tmp_path}/.lock is held by process {os.getpid()}" in refused.stderr
+    assert "choose another --output-dir" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("", "Java is missing"), ("11.0.22", "is too old: Kafka needs Java 17")], ids=["none", "11"]
+)
+def test_given_no_java_or_an_old_one_when_started_then_one_line_says_so(
+    tmp_path: Path, version: str, said: str
+) -> None:
+    if version:
+        (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-16' >&2\n")
+        (tmp_path / "java").chmod(0o755)
     refused = subprocess.run(
         [*COMMAND, "--output-dir", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env={"PATH": str(tmp_path), "HOME": os.environ["HOME"]},
+        env={"PATH": f"{tmp_path}:/bin" if version else str(tmp_path), "HOME": os.environ["HOME"]},
     )
     assert refused.returncode == 2
-    assert "Java" in refused.stderr
+    assert said in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1

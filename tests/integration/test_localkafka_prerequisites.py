@@ -126,6 +126,70 @@ def test_given_no_network_when_the_jars_are_wanted_then_one_line_says_so_and_not
     assert "kafka-4.1.0" not in _in_cache(tmp_path / "cache" / "kafka-discovery")
 
 
+def test_given_no_network_after_a_part_when_jars_are_wanted_again_then_only_the_rest_is_fetched(
+    tmp_path: Path, server: DownloadServer
+) -> None:
+    both = artifacts_with(CONTENT, tmp_path / "pins.txt", "x", "y")
+    server.breaking = {"/y.jar"}
+    with pytest.raises(DownloadError, match=r"^Module X: the download server did not answer .* and run again$"):
+        ensure(both, cache=tmp_path / "cache")
+    assert "x-1" not in _in_cache(tmp_path / "cache")
+    tried = server.downloads
+    server.breaking = set()
+    jars = ensure(both, cache=tmp_path / "cache")
+    assert [jar.read_bytes() == CONTENT for jar in jars] == [True, True]
+    assert server.downloads == tried + 1, "what was whole is not fetched again"
+
+
+def test_given_a_home_that_cannot_be_written_when_jars_are_wanted_then_one_line_names_the_variable(
+    home: dict[str, str],
+) -> None:
+    said = _complaint(_up({**home, "XDG_CACHE_HOME": "/dev/null/cache"}), 1)
+    assert "cannot write the jars to /dev/null/cache/kafka-discovery/jars: Not a directory; " in said
+    assert said.endswith("; set XDG_CACHE_HOME to a folder you may write")
+
+
+def test_given_a_home_that_cannot_be_written_when_a_cluster_is_wanted_then_one_line_names_the_variable(
+    home: dict[str, str],
+) -> None:
+    kept = {name: value for name, value in home.items() if name != "XDG_CACHE_HOME"}  # where the jars are
+    said = _complaint(_up({**kept, "XDG_STATE_HOME": "/dev/null/state"}), 1)
+    assert "/dev/null/state" in said
+    assert "XDG_STATE_HOME" in said
+
+
+CHECK = Path(__file__).parents[2] / "requirements/check_prerequisites.py"
+OLD_PYTHON = "import runpy, sys; sys.version_info = (3, 10, 14, 'final', 0); runpy.run_path({!r}, run_name='__main__')"
+
+
+@pytest.mark.parametrize(
+    ("java", "python", "said"),
+    [
+        (None, "", "Java is missing: install a Java 17 runtime and put `java` on the PATH"),
+        ("11.0.22", "", "Java 11 is too old: Kafka and Spark need Java 17; put a newer `java` first on the PATH"),
+        ("17.0.9", OLD_PYTHON, "Python 3.10.14 is too old: install Python 3.11 or newer and run `make PYTHON=python3"),
+        ("17.0.9", "", ""),
+        ("25", "", ""),
+    ],
+    ids=["no Java", "Java 11", "Python 3.10", "Java 17", "Java 25"],
+)
+def test_given_what_is_installed_when_setup_begins_then_one_line_names_what_is_missing(
+    tmp_path: Path, java: str | None, python: str, said: str
+) -> None:
+    if java:
+        (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{java}\" 2025-09-16 LTS' >&2\n")
+        (tmp_path / "java").chmod(0o755)
+    program = ["-c", python.format(str(CHECK))] if python else [str(CHECK)]
+    done = subprocess.run(
+        [sys.executable, *program],
+        env={"PATH": f"{tmp_path}:/bin" if java else str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == (2 if said else 0), done.stderr
+    assert done.stderr.startswith(f"kafka-discovery: {said}" if said else "")
+    assert len(done.stderr.splitlines()) == (1 if said else 0)
+
+
 def test_given_a_server_when_jars_are_wanted_twice_then_they_are_verified_published_and_downloaded_once(
     tmp_path: Path, server: DownloadServer, pinned: ArtifactSet
 ) -> None:

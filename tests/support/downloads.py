@@ -9,9 +9,9 @@ from pathlib import Path
 
 from discovery.localkafka.jars.artifacts import ArtifactSet, Dependency
 
-_IVY_XML = b"""<ivy-module version="2.0"><info organisation="local.test" module="x" revision="1"/>
+_IVY_XML = """<ivy-module version="2.0"><info organisation="local.test" module="{name}" revision="1"/>
 <configurations><conf name="default"/><conf name="master"/></configurations>
-<publications><artifact name="x" type="jar" ext="jar" conf="default,master"/></publications></ivy-module>"""
+<publications><artifact name="{name}" type="jar" ext="jar" conf="default,master"/></publications></ivy-module>"""
 _PUBLIC = """<ivysettings><resolvers><url name="public">
 <ivy pattern="{url}/[module].xml"/><artifact pattern="{url}/[artifact].[ext]"/>
 </url></resolvers></ivysettings>"""
@@ -19,7 +19,7 @@ _CHAIN = """<ivysettings><resolvers><chain name="default"><resolver ref="public"
 
 
 class DownloadServer(ThreadingHTTPServer):
-    """Serves one module: `content` is its jar; while `held`, a transfer stops half way."""
+    """Serves modules x and y: `content` is the jar of each; without `flowing`, a transfer stops half way."""
 
     daemon_threads = True
     block_on_close = False
@@ -31,6 +31,8 @@ class DownloadServer(ThreadingHTTPServer):
         self.flowing.set()
         self.half_way = threading.Event()
         self.downloads = 0
+        self.breaking: set[str] = set()
+        """Paths whose transfer ends half way, as when the network goes."""
 
     @property
     def url(self) -> str:
@@ -61,6 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.server.half_way.set()
             self.server.flowing.wait(120)
+        if self.path in self.server.breaking:
+            self.close_connection = True
+            return
         try:
             self.wfile.write(body[half:])
         except OSError:
@@ -70,7 +75,10 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _body(self) -> bytes:
-        return {"/x.jar": self.server.content, "/x.xml": _IVY_XML}.get(self.path, b"")
+        name, _, kind = self.path.removeprefix("/").partition(".")
+        if name not in {"x", "y"}:
+            return b""
+        return {"jar": self.server.content, "xml": _IVY_XML.format(name=name).encode()}.get(kind, b"")
 
     def _begin(self, body: bytes) -> None:
         self.send_response(200 if body else 404)
@@ -92,8 +100,9 @@ def serving(content: bytes) -> Iterator[DownloadServer]:
             thread.join()
 
 
-def artifacts_with(content: bytes, pins: Path) -> ArtifactSet:
-    """Describe the server's module, pinned to this content."""
-    pins.write_text(f"{hashlib.sha256(content).hexdigest()}  x-1.jar\n")
-    wanted = (Dependency(organisation="local.test", name="x", revision="1"),)
+def artifacts_with(content: bytes, pins: Path, *modules: str) -> ArtifactSet:
+    """Describe the server's module x, or those named, pinned to this content."""
+    names = modules or ("x",)
+    pins.write_text("".join(f"{hashlib.sha256(content).hexdigest()}  {name}-1.jar\n" for name in names))
+    wanted = tuple(Dependency(organisation="local.test", name=name, revision="1") for name in names)
     return ArtifactSet(folder_name="x-1", title="Module X", checksum_file=str(pins), dependencies=wanted)

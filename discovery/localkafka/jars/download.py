@@ -1,5 +1,6 @@
 """Brings the jars of real Kafka to this machine, once per user: verified, atomic, safe against interruption."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -26,6 +27,9 @@ __all__ = [
     "oldest_client_jars",
     "verify",
 ]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def kafka_jars() -> list[Path]:
@@ -138,6 +142,7 @@ def _disk_errors(base: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        remedy = "free 150 MB there or " if error.errno in _FULL else ""
         raise DownloadError(
-            f"cannot write the jars to {base}: {reason}; free 150 MB there or set XDG_CACHE_HOME to another folder"
+            f"cannot write the jars to {base}: {reason}; {remedy}set XDG_CACHE_HOME to a folder you may write"
         ) from error
