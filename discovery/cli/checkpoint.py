@@ -20,6 +20,7 @@ from discovery.spark.checkpoint import adopt as amend
 from discovery.spark.checkpoint.ledger_options import Bootstrap, Folder, Kind, Place, Topic, client_options
 from discovery.spark.checkpoint.read import Checkpoint, Severity, Writer, read_checkpoint
 from discovery.spark.checkpoint.verify import Pending, Position, Report, judge
+from discovery.spark.source.cuts.ledger_file import other_ledgers
 from discovery.store.locations import default_state_dir
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -52,14 +53,15 @@ class Asked:
         place = self._place()
         checkpoint = read_checkpoint(self.folder)
         pending = None if place is None else _pending(_reached(place, kafka))
-        return judge(checkpoint, reader=self.reader, pending=pending, view=_ask(kafka, checkpoint))
+        others = other_ledgers(self.state_dir or default_state_dir(), besides=None) if place is None else place.others()
+        return judge(checkpoint, reader=self.reader, pending=pending, others=others, view=_ask(kafka, checkpoint))
 
     def _place(self) -> Place | None:
         kind, topic = self.cut_ledger, self.cut_ledger_topic
         if self.source_id is not None:
             return Place(source_id=self.source_id, state_dir=self.state_dir, kind=kind, topic=topic)
         kind_given = kind if kind != "file" else None
-        given = {"--state-dir": self.state_dir, "--cut-ledger": kind_given, "--cut-ledger-topic": topic}
+        given = {"--cut-ledger": kind_given, "--cut-ledger-topic": topic}
         for name, value in given.items():
             if value is not None:
                 raise ConfigError(f"{name}: it has no effect without --source-id")

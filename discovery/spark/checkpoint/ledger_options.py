@@ -13,7 +13,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState
-from discovery.spark.source.cuts.ledger_file import FileLedger, read_ledger
+from discovery.spark.source.cuts.ledger_file import FileLedger, other_ledgers, read_ledger
 from discovery.spark.source.options.cuts import parse_cut_options
 from discovery.store.locations import default_state_dir
 
@@ -61,14 +61,21 @@ class Place:
             return self._in_kafka().look()
         return read_ledger(self.state_dir or default_state_dir(), self.source_id)
 
+    def others(self) -> dict[str, LedgerState]:
+        """Read the ledger files of other sources.
+
+        Runs: an operator's command.
+        """
+        return other_ledgers(
+            self.state_dir or default_state_dir(), besides=None if self._is_kafka() else self.source_id
+        )
+
     def _is_kafka(self) -> bool:
         given = {"sourceId": self.source_id, "cutLedger": self.kind}
         options = parse_cut_options(given | ({"cutLedgerTopic": self.topic} if self.topic is not None else {}))
         is_kafka = options is not None and options.in_kafka
         if is_kafka and self.bootstrap is None:
             raise ConfigError("--cut-ledger kafka: where is it? add --bootstrap HOST:PORT")
-        if is_kafka and self.state_dir is not None:
-            raise ConfigError("--state-dir: it has no effect with --cut-ledger kafka; leave it out")
         return is_kafka
 
     def _in_file(self) -> FileLedger:

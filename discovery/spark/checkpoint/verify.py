@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from discovery.core.model import Isolation, TopicPartition
 from discovery.feed.base import FeedView
 from discovery.spark.checkpoint.read import Batch, Checkpoint, Finding, Severity, SourceOffset, Writer
+from discovery.spark.source.cuts.ledger import LedgerState
+from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.planning.losses import find_losses
 from discovery.spark.source.planning.offsets import Offsets
@@ -49,7 +52,12 @@ class Report:
 
 
 def judge(
-    checkpoint: Checkpoint, *, reader: Writer, pending: Pending | None = None, view: FeedView | None = None
+    checkpoint: Checkpoint,
+    *,
+    reader: Writer,
+    pending: Pending | None = None,
+    others: Mapping[str, LedgerState] = MappingProxyType({}),
+    view: FeedView | None = None,
 ) -> Report:
     """Judge a checkpoint.
 
@@ -57,6 +65,7 @@ def judge(
         checkpoint: As read.
         reader: The source that the next start uses.
         pending: Cuts in force, from the ledger of this source; None: not looked at.
+        others: The ledgers of other sources, by sourceId.
         view: What Kafka has; None: not asked.
 
     Runs: anywhere (pure).
@@ -67,6 +76,8 @@ def judge(
         findings += _switch(checkpoint, source, reader)
         findings += _unresolved(source, reader)
         findings += _rewinds(source, cuts, reader)
+        lost = left_behind(source.offsets, others, query=checkpoint.query_id)
+        findings += [Finding(Severity.ERROR, sentence) for sentence in lost]
         findings += [] if view is None else _losses(_next_reads(checkpoint, source), source.name, view)
     if checkpoint.planned is not None and not _kafka(checkpoint.planned):
         findings.append(Finding(Severity.WARNING, "no source of this query has Kafka's offsets"))

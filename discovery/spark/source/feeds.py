@@ -1,20 +1,24 @@
 """Which feed a reader follows."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from discovery.config.clock import SystemClock
+from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import Ledger
+from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.options.cuts import CutOptions
 from discovery.spark.source.options.parse import SourceOptions
+from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.start import is_living
 from discovery.spark.source.waiting import Patience
 from discovery.store.locations import default_state_dir
@@ -134,6 +138,25 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     cuts = Cuts(coordinator, server, options.cuts)
     cuts.open()
     return cuts
+
+
+def no_cut_left_behind(options: SourceOptions) -> Callable[[Offsets], None]:
+    """Return what refuses to go on from offsets at which a cut of another ledger file waits.
+
+    Ledgers that a living process holds are another query's: a checkpoint has one driver.
+
+    Runs: Spark's driver-side source runner; the check reads files, once.
+    """
+
+    def check(offsets: Offsets) -> None:
+        from discovery.spark.source.cuts.ledger_file import other_ledgers  # noqa: PLC0415 - as in `embedded_feed`
+
+        own = options.source_id if options.cuts is not None and not options.cuts.in_kafka else None
+        others = other_ledgers(options.state_dir or default_state_dir(), besides=own, held=False)
+        for sentence in left_behind(offsets, others, query=None):
+            raise StateError(f"{sentence}; where this is another query, give it a stateDir of its own")
+
+    return check
 
 
 def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:

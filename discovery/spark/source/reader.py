@@ -19,7 +19,7 @@ from discovery.feed.base import SourceFeed
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import HIDE_TRACEBACK, one_line
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
-from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, opened_cuts
+from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.planner import Planner
 from discovery.spark.source.status import StatusFile, told_by_file
@@ -98,7 +98,11 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(
-                feed, self._options, cuts=opened_cuts(self._options, feed), ids=kept_ids(self._options)
+                feed,
+                self._options,
+                cuts=opened_cuts(self._options, feed),
+                ids=kept_ids(self._options),
+                refuse_start=no_cut_left_behind(self._options),
             )
             self._status = self._tell(self._planner)
         return self._planner

@@ -104,7 +104,6 @@ def test_given_a_damaged_ledger_when_adopted_then_it_is_put_aside_and_a_new_one_
         (["--cut-ledger", "kafka"], "--cut-ledger kafka: where is it"),
         (["--cut-ledger", "disk"], "cutLedger: 'disk' is not one of file, kafka"),
         (["--cut-ledger-topic", "x"], "cutLedgerTopic: it has no effect with cutLedger=file"),
-        (["--cut-ledger", "kafka", "--bootstrap", "b:1"], "--state-dir: it has no effect with --cut-ledger kafka"),
     ],
 )
 def test_given_a_place_that_makes_no_sense_when_adopted_then_it_is_refused(

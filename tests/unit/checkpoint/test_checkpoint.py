@@ -220,7 +220,7 @@ MISTAKES: list[tuple[list[str], type[DiscoveryError], str]] = [
         ConfigError,
         "kafka.sasl.jaas.config: cannot read /nowhere",
     ),
-    (["--state-dir", "/x"], ConfigError, "no effect without --source-id"),
+    (["--cut-ledger", "kafka"], ConfigError, "no effect without --source-id"),
     (["--source-id", "nobody", "--state-dir", "/nowhere"], StateError, "there is no ledger of cuts in /nowhere"),
 ]
 

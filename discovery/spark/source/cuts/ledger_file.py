@@ -145,6 +145,41 @@ def read_ledger(state_dir: Path, source_id: str) -> LedgerState | None:
         raise StateError(f"the ledger {ledger.path} cannot be read: {error}") from error
 
 
+def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) -> dict[str, LedgerState]:
+    """Read the ledgers of all sources but one, by sourceId as their files name it; a damaged one is logged, no more.
+
+    Args:
+        state_dir: Where they are.
+        besides: The sourceId that is not looked at; None: all are.
+        held: Also those that a living process holds.
+
+    Runs: anywhere; their holders may write meanwhile.
+    """
+    own = None if besides is None else FileLedger(state_dir, besides).path
+    found = {}
+    for path in sorted((state_dir / "ledgers").glob("*.log")):
+        if path == own or (not held and _is_held(path)):
+            continue
+        try:
+            state = read_ledger(state_dir, path.stem)
+        except StateError as error:
+            _log.warning("a cut in it cannot be told: %s", error)
+            continue
+        if state is not None:
+            found[path.stem] = state
+    return found
+
+
+def _is_held(path: Path) -> bool:
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire()
+    except (OSError, StateError):
+        return True
+    lock.release()
+    return False
+
+
 def _line(entry: Entry | str) -> bytes:
     text = entry if isinstance(entry, str) else encode(entry)
     return f"{_digest(text)} {text}\n".encode()

@@ -194,12 +194,12 @@ def refuse_other_checkpoints(batch: Batch, records: Iterable[CutRecord], *, inca
             continue
         if r.query != batch.query and r.incarnation == incarnation:
             raise StateError(
-                f"sourceId: {_cut_at(r)} by query {r.query}, and this is query {batch.query}: its checkpoint is not "
+                f"sourceId: {cut_at(r)} by query {r.query}, and this is query {batch.query}: its checkpoint is not "
                 f"the one that used this sourceId last; go on with that one, {_ADOPT}"
             )
         if r.query == batch.query and batch.number <= r.batch + 1 and (r.applied or r.incarnation < incarnation):
             raise StateError(
-                f"sourceId: {_cut_at(r)} in batch {r.batch}, and the ledger has gone on since, but the checkpoint is "
+                f"sourceId: {cut_at(r)} in batch {r.batch}, and the ledger has gone on since, but the checkpoint is "
                 f"only at batch {batch.number}: it was restored from a copy, and going on may lose [{r.cut}, {r.end}); "
                 f"go on with the newer checkpoint, or restore the ledger too, {_ADOPT}"
             )
@@ -208,7 +208,11 @@ def refuse_other_checkpoints(batch: Batch, records: Iterable[CutRecord], *, inca
 _ADOPT = "or, knowing that nothing is missing, adopt this one: kafka-discovery checkpoint adopt"
 
 
-def _cut_at(record: CutRecord) -> str:
+def cut_at(record: CutRecord) -> str:
+    """Name a cut in an error.
+
+    Runs: anywhere (pure).
+    """
     return f"{record.topic_partition} was cut at offset {record.cut} of [{record.start}, {record.end})"
 
 
@@ -242,7 +246,7 @@ def _expect_same(record: CutRecord, range_: PlannedRange) -> None:
 
 def _contradiction(record: CutRecord, found: str) -> str:
     return (
-        f"{_cut_at(record)}, but {found}: "
+        f"{cut_at(record)}, but {found}: "
         "the checkpoint was rolled back or edited, or it is another query's; give each source its own sourceId, or "
         "start with a new checkpoint"
     )

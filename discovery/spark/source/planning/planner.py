@@ -1,7 +1,7 @@
 """What the driver's reader decides from the feed's memory: first offsets, the next end, tasks."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,7 @@ class Planner:
         *,
         cuts: Cuts | None = None,
         ids: "TopicIdStore | None" = None,
+        refuse_start: Callable[[Offsets], None] | None = None,
     ) -> None:
         """Plan over a feed that was started.
 
@@ -71,6 +72,8 @@ class Planner:
             clock: The system's if None.
             cuts: Opened; None: nothing is ever cut.
             ids: Keeps the topic ids of a named source; None: nobody.
+            refuse_start: Looks once at the offsets from which a checkpoint goes on, and raises where they would lose
+                records; None: nobody.
         """
         self.feed = feed
         self.options = options
@@ -97,6 +100,7 @@ class Planner:
         self._acked = -1
         self._note_after = float("-inf")
         self._resumed = False
+        self._refuse_start = refuse_start
         self._held: Mapping[TopicPartition, str] = {}
         """What stays out of the plan because of its cut, and why."""
         commits = options.commit_offsets and options.group
@@ -205,6 +209,7 @@ class Planner:
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
         self.batch_since = None
+        self._check_start(start)
         if self.cuts is not None:
             self.cuts.batch_is_over()
         only_begins = start == self._first != self._begins and not self._one_batch
@@ -281,6 +286,7 @@ class Planner:
         Runs: driver, once per batch.
         """
         self.batch_since = self._clock.wall()
+        self._check_start(start, end)
         with without_collection():
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
@@ -300,6 +306,12 @@ class Planner:
             start, end, view, make_tasks=lambda: self._pack(first, last, view), hold=hold
         )
         return tasks, view.bootstrap, ticket
+
+    def _check_start(self, *offsets: Mapping[str, Any]) -> None:
+        if self._refuse_start is not None and self._first is None:
+            for stood in offsets:
+                self._refuse_start(self._parse(stood))
+        self._refuse_start = None
 
     def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
         """Wait for life, and find what was made anew since the batch was planned: its old range is read nowhere."""

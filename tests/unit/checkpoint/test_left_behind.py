@@ -1,0 +1,125 @@
+"""A cut that waits in another ledger than the one a start uses: its rest would be lost in silence."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from discovery.core.errors import StateError
+from discovery.core.model import TopicId
+from discovery.spark.source.cuts.ledger import Incarnation
+from discovery.spark.source.cuts.ledger_file import FileLedger
+from discovery.spark.source.cuts.rules import CutRecord
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.reader import KafkaDiscoveryStreamReader
+from tests.support.fakes.feed import partition_view, tp
+from tests.support.fakes.planner import feed_with
+from tests.unit.checkpoint.test_checkpoint import checkpoint, run
+
+QUERY = "f2ac99fe"
+CUT = CutRecord(
+    topic_partition=tp(0), topic_id=TopicId("id-1"), start=5, end=15, cut=8, plan=3, incarnation=1, query=QUERY, batch=4
+)
+BATCHES = {3: '{"t": {"0": 5, "1": 5}}', 4: '{"t": {"0": 15, "1": 5}}'}
+NORMAL = ReadMaxRows(2**63 - 1)
+START = {"t": {"0": 15, "1": 5}}
+
+
+@pytest.fixture(autouse=True)
+def _unchanged_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # a refusal sets it
+
+
+def ledger(state_dir: Path, source_id: str, *records: CutRecord) -> FileLedger:
+    made = FileLedger(state_dir, source_id)
+    made.open()
+    made.append([Incarnation(number=1), *records])
+    return made
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    """Holds the ledger of source `old`, whose query was stopped before a rewind was in Spark's log."""
+    ledger(tmp_path / "state", "old", CUT).close()
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("named", [(), ("--source-id", "new")], ids=["dropped", "renamed"])
+def test_given_a_cut_under_another_name_when_verified_then_it_is_not_sound(
+    tmp_path: Path, state_dir: Path, named: tuple[str, ...]
+) -> None:
+    folder = checkpoint(tmp_path / "c", BATCHES, [3, 4])
+    ledger(state_dir, "new").close()
+    code, said = run("verify", folder, *named, "--state-dir", state_dir)
+    assert code == 1
+    assert "error: t-0 was cut at offset 8 of [5, 15) by query f2ac99fe under sourceId old" in said
+    assert "a start of it without that ledger loses [8, 15)" in said
+    code, said = run("verify", folder, "--source-id", "old", "--state-dir", state_dir)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [replace(CUT, applied=True), replace(CUT, query="another"), replace(CUT, end=20)],
+    ids=["rewound", "another query's", "another offset"],
+)
+def test_given_a_record_of_something_else_when_verified_then_the_checkpoint_is_sound(
+    tmp_path: Path, harmless: CutRecord
+) -> None:
+    folder = checkpoint(tmp_path / "c", BATCHES, [3, 4])
+    ledger(tmp_path / "state", "old", harmless).close()
+    code, said = run("verify", folder, "--state-dir", tmp_path / "state")
+    assert code == 0, said
+
+
+def test_given_a_cut_under_another_name_when_adopted_then_it_is_refused_until_given_up(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    folder = checkpoint(tmp_path / "c", BATCHES, [3, 4])
+    adopt = ("adopt", folder, "--state-dir", state_dir, "--yes", "--source-id")
+    code, said = run(*adopt, "new")
+    assert code == 1
+    assert "t-0 was cut at offset 8 of [5, 15) by query f2ac99fe under sourceId old" in said
+    assert run(*adopt, "old")[0] == 0
+    assert run(*adopt, "new")[0] == 0
+
+
+def started(state_dir: Path, **options: str) -> KafkaDiscoveryStreamReader:
+    feed = feed_with({tp(0): partition_view(0, 20), tp(1): partition_view(0, 5)})
+    given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), **options}
+    return KafkaDiscoveryStreamReader(parse_options(given), lambda _: feed, tell=lambda _: None)
+
+
+def test_given_a_pending_cut_when_an_unnamed_query_starts_at_its_end_then_it_is_refused(state_dir: Path) -> None:
+    with pytest.raises(StateError, match=r"t-0 was cut at offset 8 of \[5, 15\) by query") as error:
+        started(state_dir).latestOffset(START, NORMAL)
+    assert "\n" not in str(error.value)
+    assert "start once more with sourceId=old" in str(error.value)
+    with pytest.raises(StateError, match="under sourceId old"):
+        started(state_dir).partitions({"t": {"0": 5, "1": 5}}, START)
+
+
+def test_given_a_pending_cut_when_a_query_starts_elsewhere_or_is_new_then_it_goes_on(state_dir: Path) -> None:
+    assert started(state_dir).latestOffset({"t": {"0": 14, "1": 5}}, NORMAL) == {"t": {"0": 20, "1": 5}}
+    new = started(state_dir, startingOffsets='{"t":{"0":15,"1":5}}')
+    assert new.latestOffset(new.initialOffset(), NORMAL) == {"t": {"0": 20, "1": 5}}
+
+
+def test_given_a_cut_of_a_living_source_when_an_unnamed_query_starts_then_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    running = ledger(tmp_path / "state", "old", CUT)
+    try:
+        assert started(tmp_path / "state").latestOffset(START, NORMAL) == {"t": {"0": 20, "1": 5}}
+    finally:
+        running.close()
+
+
+def test_given_a_damaged_ledger_of_another_when_a_query_starts_then_it_goes_on(
+    state_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = FileLedger(state_dir, "old").path
+    path.write_bytes(path.read_bytes().replace(b'"cut":8', b'"cut":9'))
+    assert started(state_dir).latestOffset(START, NORMAL) == {"t": {"0": 20, "1": 5}}
+    assert "is damaged in line 3" in caplog.text
