@@ -53,33 +53,42 @@ test-docs: setup ## Every snippet of the documentation, those that take long inc
 	  tests/spark/test_security.py -k 'manual or snippet_of_the_how_to'
 	@$(MAKE) --no-print-directory docs
 
+# Whatever runs side by side takes one of make's job slots, as many as there are cores. Each line comes at once, with the
+# name of what it is of before it, and again in build/NAME.log; the closing lines of all stand at the end.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+named = @mkdir -p build; set -o pipefail; \
+  { $(1); } 2>&1 | tee build/$@.log | awk '{ print "$(patsubst test-%,%,$@): " $$0; fflush() }'
+pytest = $(call named,$(BIN)/python -m pytest $(1))
+CLOSING := ^(FAILED|ERROR)|^=+ .* in [0-9.]+s|^[0-9]+ (passed|failed|error).* in
+define side-by-side
+@mkdir -p build; rm -f $(patsubst %,build/%.log,$(1))
+@$(MAKE) --no-print-directory --jobs $(CORES) --keep-going $(1); code=$$?; \
+  for suite in $(1); do grep -hE '$(CLOSING)' build/$$suite.log | awk -v name="$${suite#test-}" '{ print name ": " $$0 }'; done; exit $$code
+endef
+
+CHECKS := check-core check-units check-style check-models
+
 .PHONY: check
 check: setup ## Format, lint, types, import layers, unit and property tests, side by side (two minutes)
-	@$(MAKE) --no-print-directory --jobs 2 $(SYNC) check-core check-units check-style check-models
-
-SYNC := $(if $(filter 3.%,$(MAKE_VERSION)),,--output-sync=target)
+	$(call side-by-side,$(CHECKS))
 
 # They explore models of the protocols and never enter the core.
 MODELS := tests/property/test_cut_model.py tests/property/test_lanes_model.py
 # What tests the core, whose every branch is covered: measuring that doubles the time of a test.
 CORE := tests/unit/core
 
-.PHONY: check-core check-units check-style check-models
+.PHONY: $(CHECKS)
 check-core: setup
-	$(BIN)/coverage run -m pytest -q tests/property $(CORE) $(MODELS:%=--ignore=%)
-	$(BIN)/coverage report
+	$(call named,$(BIN)/coverage run -m pytest -q tests/property $(CORE) $(MODELS:%=--ignore=%) && $(BIN)/coverage report)
 
 check-units: setup
-	$(BIN)/python -m pytest -q tests/unit $(CORE:%=--ignore=%)
+	$(call pytest,-q tests/unit $(CORE:%=--ignore=%))
 
 check-style: setup
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(call named,$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports)
 
 check-models: setup
-	$(BIN)/python -m pytest -q $(MODELS)
+	$(call pytest,-q $(MODELS))
 
 # Debian's own binaries, unpacked and not installed; a test that needs one skips with the reason where this fails.
 build/tools/.ready:
@@ -97,18 +106,26 @@ tools: build/tools/.ready ## promtool, Prometheus and Alertmanager from Debian, 
 generate: setup ## Write the rules, dashboards and manifests of deploy/ again from deploy/source
 	$(BIN)/python -m deploy.generate
 
-.PHONY: test
-test: check tools ## The check, then real brokers and real Spark, three suites side by side (20 minutes)
-	@$(MAKE) --no-print-directory --jobs 3 --keep-going test-kafka test-jobs test-spark
+# A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest come
+# first; what is in no list belongs to test-kafka or test-source.
+SUITES := test-source test-faults test-kafka test-jobs test-service test-page
+FAULTS := $(patsubst %,tests/spark/test_%.py,chaos_joint cut endpoint faults_addresses faults_brokers faults_topics \
+  rescue standalone)
+JOBS := $(patsubst %,tests/integration/test_%.py,demo run_process) \
+  $(patsubst %,tests/spark/test_%.py,dau sidecar sink sink_jobs sink_refusals soak)
+SERVICE := $(patsubst %,tests/integration/test_%.py,bootstrap_file doctor_stages endpoint_process localkafka_prerequisites \
+  manual peer_processes removal_service service_chaos service_fuzz service_limits sidecar_clusters sidecar_feed \
+  sidecar_process wheel)
+LISTED := $(FAULTS) $(JOBS) $(SERVICE)
 
-# So many that the three take equally long, and none that needs the six brokers and the driver that most of tests/spark share.
-JOBS := tests/integration/test_demo.py \
-  $(patsubst %,tests/spark/test_%.py,soak dau chaos_joint sidecar sink sink_jobs sink_refusals source_faults)
+.PHONY: test
+test: setup tools build/spark.jsa build/axe/.ready ## The check, then real brokers, real Spark, a real browser (25 minutes on 2 cores)
+	$(call side-by-side,$(CHECKS) $(SUITES))
 
 # A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
 # and do not pay; an archive of Spark's classes saves a driver two seconds and three of processor time.
 DRIVER := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-test-kafka test-jobs test-spark: export SPARK_SUBMIT_OPTS ?= $(DRIVER) \
+$(SUITES): export SPARK_SUBMIT_OPTS ?= $(DRIVER) \
   $(shell test -s build/spark.jsa && echo -XX:SharedArchiveFile=$(CURDIR)/build/spark.jsa -Xlog:disable -Xlog:all=error:stderr)
 
 build/spark.jsa: $(VENV)/.ready tests/support/spark/class_archive.py
@@ -116,31 +133,29 @@ build/spark.jsa: $(VENV)/.ready tests/support/spark/class_archive.py
 	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.support.spark.class_archive $@ > build/class-archive.log 2>&1 \
 	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
 
-# Suites that run beside others write to a file, which is shown when they are through.
-define into-a-file
-@mkdir -p build
-@echo "$@: the output comes when it is through (build/$@.log)"
-@( $(1) ) > build/$@.log 2>&1; code=$$?; cat build/$@.log; exit $$code
-endef
+.PHONY: $(SUITES)
+test-source: setup build/spark.jsa ## The source, batches and groups in real Spark on real brokers
+	$(call pytest,-v --durations 10 tests/spark $(LISTED:%=--ignore=%))
 
-.PHONY: test-kafka
-test-kafka: setup tools build/spark.jsa ## Real brokers: the adapters, the service, the tools, what is deployed
-	$(call into-a-file,$(BIN)/python -m pytest --durations 30 tests/contract tests/integration tests/deploy $(JOBS:%=--ignore=%))
+test-faults: setup build/spark.jsa ## Spark while brokers die, freeze, move and come back
+	$(call pytest,-v --durations 10 $(FAULTS))
 
-.PHONY: test-jobs
-test-jobs: setup build/spark.jsa ## Whole jobs, the sink, the status page
-	$(call into-a-file,$(BIN)/python -m pytest tests/page; code=$$?; \
-	  $(BIN)/python -m pytest --durations 10 $(JOBS) && exit $$code) # the page apart: Playwright leaves an event loop running
+test-kafka: setup build/spark.jsa ## Real brokers: the adapters, the loop, the sink's writer, the tools
+	$(call pytest,-v --durations 10 tests/contract tests/integration $(LISTED:%=--ignore=%))
 
-.PHONY: test-spark
-test-spark: setup build/spark.jsa ## Real Spark on real brokers
-	$(BIN)/python -m pytest --durations 30 tests/spark $(JOBS:%=--ignore=%)
+test-jobs: setup build/spark.jsa ## Whole jobs and the demo
+	$(call pytest,-v --durations 10 $(JOBS))
 
-.PHONY: test-page
-test-page: setup ## The status page in a real Chromium, axe-core included (needs chromium and npm)
-	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "install chromium first: apt-get install chromium"; exit 2; }
-	@npm install --silent --no-save --prefix build/axe axe-core@4
-	$(BIN)/python -m pytest tests/page
+test-service: setup tools build/spark.jsa ## The service, the wheel, the pages, what is deployed
+	$(call pytest,-v --durations 10 tests/deploy $(SERVICE))
+
+test-page: setup build/axe/.ready ## The status page in a real Chromium, axe-core included (needs chromium and npm)
+	$(call pytest,-v tests/page) # apart: Playwright leaves an event loop running
+
+build/axe/.ready:
+	@mkdir -p build/axe
+	@if command -v npm >/dev/null && npm install --silent --no-save --prefix build/axe axe-core@4; then touch $@; \
+	else echo "note: no npm here, or no registry; the test of the page by axe-core is skipped"; fi
 
 .PHONY: pictures
 pictures: setup ## Take the pictures of the status page again: real brokers, a real Chromium (2 minutes)

@@ -1,4 +1,5 @@
-"""Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker."""
+"""Fixtures of every test, and the checks: a test leaves no thread behind, a session no keeper and no broker, and none
+is skipped that could run."""
 
 import logging
 import signal
@@ -9,7 +10,7 @@ import pytest
 import structlog
 
 from discovery.core.errors import BUG_PHRASE
-from tests.support import leftovers
+from tests.support import leftovers, skips, times
 from tests.support.helpers import eventually
 from tests.support.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
 
@@ -17,8 +18,9 @@ __all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch for processes that this session leaves behind."""
-    config.pluginmanager.register(leftovers)
+    """Watch what this session skips, how long it takes, and which processes it leaves behind."""
+    for plugin in (leftovers, skips, times):
+        config.pluginmanager.register(plugin)
     # A shell starts background jobs with SIGINT ignored, and what tests start and interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,6 @@ def test_given_a_kustomization_when_read_then_its_files_are_all_there_is(folder:
 
 
 def test_given_the_configurations_when_read_then_the_service_would_take_them() -> None:
-    tomllib = pytest.importorskip("tomllib")
     for path in (ROOT / "base/configmap.yaml", ROOT / "spark/configmap.yaml"):
         text = yaml.safe_load(path.read_text(encoding="utf-8"))["data"]["config.toml"]
         assert Settings.model_validate(tomllib.loads(text)).clusters.keys() == {"main"}

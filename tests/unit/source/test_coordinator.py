@@ -375,14 +375,17 @@ def test_given_a_frame_that_makes_no_sense_when_sent_with_the_token_then_it_cost
     assert TcpArbiter(ticket(server)).decide({a_range(0): 20}) == {a_range(0): 20}
 
 
-def test_given_a_peer_that_trickles_when_its_time_is_up_then_it_is_cut_off() -> None:
+@pytest.mark.parametrize("pause_seconds", [0.01, 60])
+def test_given_a_peer_that_trickles_or_falls_silent_when_its_time_is_up_then_it_is_cut_off(
+    pause_seconds: float,
+) -> None:
     reader, writer = socket.socketpair()
     with reader, writer:
         reader.settimeout(0.05)
         over = threading.Event()
 
         def trickle() -> None:
-            while not over.wait(0.01):
+            while not over.wait(pause_seconds):
                 writer.sendall(b"x")
 
         thread = threading.Thread(target=trickle)

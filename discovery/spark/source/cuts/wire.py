@@ -33,8 +33,8 @@ def receive_frame(connection: socket.socket) -> dict[str, Any]:
     """Receive one message.
 
     Raises:
-        WireError: too long, not an object, or the end of the stream.
-        OSError: the socket's timeout, or a broken connection.
+        WireError: too long, too slow, not an object, or the end of the stream.
+        OSError: a broken connection.
 
     Runs: any thread; blocks <= the socket's timeout for each part.
     """
@@ -55,18 +55,21 @@ def receive(connection: socket.socket, count: int) -> bytes:
 
     Raises:
         WireError: the peer hung up, or was too slow.
-        OSError: nothing came at all within the socket's timeout, or the connection broke.
+        OSError: the connection broke.
     """
     timeout_seconds = connection.gettimeout()
     deadline = time.monotonic() + (timeout_seconds or float("inf"))
     content = bytearray()
-    while len(content) < count:
-        if time.monotonic() >= deadline:
-            raise WireError(f"{len(content)} of {count} bytes came in {timeout_seconds:g} s")
-        part = connection.recv(min(count - len(content), 1 << 16))
-        if not part:
-            raise WireError("the peer hung up")
-        content += part
+    try:
+        while len(content) < count:
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            part = connection.recv(min(count - len(content), 1 << 16))
+            if not part:
+                raise WireError("the peer hung up")
+            content += part
+    except TimeoutError:
+        raise WireError(f"{len(content)} of {count} bytes came in {timeout_seconds:g} s") from None
     return bytes(content)
 
 
