@@ -25,7 +25,7 @@ FAULTS = ("kill brokers", "freeze brokers", "restart a broker", "reassign", "fre
 PROCESSES = {
     "source runner": "python_streaming_source_runner",
     "Python workers": "pyspark.daemon",
-    "driver, Python": "support_driver_main",
+    "driver, Python": "spark.driver_main",
     "driver, JVM": "deploy.SparkSubmit",
     "executors, JVM": EXECUTOR,
 }

@@ -41,6 +41,8 @@ def test_given_the_wheel_when_opened_then_it_holds_every_module_and_data_file(bu
         for path in Path(package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    share = "kafka_discovery-0.1.0.data/data/share/kafka-discovery"
+    wanted |= {f"{share}/{path}" for path in Path("spark_jobs").glob("*.py")}
     assert wanted <= names, wanted - names
     assert {name.split("/")[0] for name in names - wanted} == {
         "kafka_discovery-0.1.0.data",

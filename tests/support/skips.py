@@ -1,8 +1,8 @@
 """A pytest plugin: a skip that this machine should not have is a failure.
 
 Every reason for which a test may be skipped stands in `EXCUSES`, with the machines where it counts. What Debian has is
-never excused to root on Debian: `.ci/run` installs it. Nothing that tests/stack needs is excused anywhere: a target that
-plays one thing for real must not pass without having played it.
+never excused to root on Debian: `.ci/run` installs it. Nothing that tests/stack needs is excused anywhere: a target
+that plays one thing for real must not pass without having played it.
 """
 
 import os

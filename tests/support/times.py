@@ -34,7 +34,7 @@ def pytest_sessionfinish() -> None:
 
 
 def read(text: str) -> Times:
-    """Read what was kept, without the tests of modules that are gone; nothing, where a session was killed in writing."""
+    """Read what was kept, without modules that are gone; nothing, where a session was killed while it wrote."""
     try:
         kept: Times = json.loads(text)
     except ValueError:

@@ -60,16 +60,16 @@ def receive(connection: socket.socket, count: int) -> bytes:
     timeout_seconds = connection.gettimeout()
     deadline = time.monotonic() + (timeout_seconds or float("inf"))
     content = bytearray()
-    try:
-        while len(content) < count:
-            if time.monotonic() >= deadline:
-                raise TimeoutError
-            part = connection.recv(min(count - len(content), 1 << 16))
-            if not part:
-                raise WireError("the peer hung up")
-            content += part
-    except TimeoutError:
-        raise WireError(f"{len(content)} of {count} bytes came in {timeout_seconds:g} s") from None
+    while len(content) < count:
+        try:
+            part = connection.recv(min(count - len(content), 1 << 16)) if time.monotonic() < deadline else None
+        except TimeoutError:
+            part = None
+        if part is None:
+            raise WireError(f"{len(content)} of {count} bytes came in {timeout_seconds:g} s")
+        if not part:
+            raise WireError("the peer hung up")
+        content += part
     return bytes(content)
 
 
