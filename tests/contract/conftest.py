@@ -12,7 +12,8 @@ from tests.support.fakes.mock_cluster import MockCluster
 
 @pytest.fixture(scope="session")
 def contract_cluster() -> Iterator[LocalKafka]:
-    with LocalKafka(ClusterSettings(brokers=3)) as cluster:
+    """Its brokers create a topic for any client that lets them, so that ours is seen not to."""
+    with LocalKafka(ClusterSettings(brokers=3, extra_properties={"auto.create.topics.enable": "true"})) as cluster:
         yield cluster
 
 

@@ -126,7 +126,7 @@ def test_given_no_network_when_the_jars_are_wanted_then_one_line_says_so_and_not
     assert "kafka-4.1.0" not in _in_cache(tmp_path / "cache" / "kafka-discovery")
 
 
-def test_given_no_network_after_a_part_when_jars_are_wanted_again_then_only_the_rest_is_fetched(
+def test_given_no_network_after_a_part_when_jars_are_wanted_again_then_the_rest_is_fetched(
     tmp_path: Path, server: DownloadServer
 ) -> None:
     both = artifacts_with(CONTENT, tmp_path / "pins.txt", "x", "y")
@@ -141,7 +141,7 @@ def test_given_no_network_after_a_part_when_jars_are_wanted_again_then_only_the_
     assert server.downloads == tried + 1, "what was whole is not fetched again"
 
 
-def test_given_a_home_that_cannot_be_written_when_jars_are_wanted_then_one_line_names_the_variable(
+def test_given_no_writable_home_when_jars_are_wanted_then_one_line_names_the_variable(
     home: dict[str, str],
 ) -> None:
     said = _complaint(_up({**home, "XDG_CACHE_HOME": "/dev/null/cache"}), 1)
@@ -149,7 +149,7 @@ def test_given_a_home_that_cannot_be_written_when_jars_are_wanted_then_one_line_
     assert said.endswith("; set XDG_CACHE_HOME to a folder you may write")
 
 
-def test_given_a_home_that_cannot_be_written_when_a_cluster_is_wanted_then_one_line_names_the_variable(
+def test_given_no_writable_home_when_a_cluster_is_wanted_then_one_line_names_the_variable(
     home: dict[str, str],
 ) -> None:
     kept = {name: value for name, value in home.items() if name != "XDG_CACHE_HOME"}  # where the jars are

@@ -329,6 +329,34 @@ def test_given_foreign_offsets_in_the_group_when_read_then_nothing_is_taken_for_
     assert sink.visible() == []
 
 
+@pytest.mark.parametrize("frozen", [False, True], ids=["killed", "frozen"])
+def test_given_a_broker_that_stops_in_mid_write_when_it_returns_then_only_the_retry_is_there(
+    strict: LocalKafka, tmp_path: Path, topic_name: str, *, frozen: bool
+) -> None:
+    strict.create_topic(topic_name, partitions=1, replication_factor=1)
+    sink = Sink(strict, tmp_path, sink_id=topic_name, topic=topic_name, more={"transactionTimeout": "10s"})
+    sink.confirm(sink.write(0, ["before"]))
+    plan = sink.plan()
+
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        pieces = batches(numbered(30), lane=0)
+        yield next(pieces)
+        (strict.pause if frozen else strict.kill)([1])
+        yield from pieces
+
+    began = time.monotonic()
+    with pytest.raises(TransactionError) as error:
+        sink.writer(1, plan=plan).write(interrupted())
+    assert time.monotonic() - began < 30
+    assert "\n" not in str(error.value)
+    strict.heal()
+    assert sink.visible() == ["before"], "nothing of it is visible"
+    retried = sink.write(1, numbered(30))
+    assert retried.outcome is Outcome.WRITTEN
+    sink.confirm(retried)
+    assert sink.visible() == sorted(["before", *numbered(30)])
+
+
 def test_given_a_timeout_above_the_brokers_cap_when_checked_then_one_line_says_so(
     strict: LocalKafka, tmp_path: Path
 ) -> None:

@@ -73,6 +73,16 @@ def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in
     assert f"{breakable.address(1)}: refused" in failure
     assert f"{breakable.address(2)}: silent" in failure
     assert "Traceback" not in failure
+    if restarted:
+        produce(breakable.bootstrap_servers, topic_name, *numbered(5, prefix="later"))
+        fresh = start_query(
+            topic_name,
+            checkpoint="same",
+            kafka_bootstrap_servers=breakable.address(5),
+            stateDir=str(tmp_path / "no-state"),
+        )
+        fresh.wait_rows(5)
+        assert fresh.values() == set(numbered(5, prefix="later")), "the list of now counts, not the checkpoint's"
 
 
 def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_then_rows_come_at_once(

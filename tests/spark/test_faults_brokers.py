@@ -6,6 +6,7 @@ from discovery.localkafka.cluster import LocalKafka
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.spark.driver import SparkDriver
 from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.native import stays
 from tests.support.spark.oracle import Load, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -47,15 +48,38 @@ def test_given_a_load_when_two_brokers_freeze_and_thaw_then_the_others_flow_and_
 
 
 def test_given_all_brokers_dead_when_they_return_then_the_same_query_goes_on_and_is_exact(
-    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
 ) -> None:
     breakable.create_topic(topic_name, assignment=replicas((1, 2, 3)))
     with Load(breakable.bootstrap_servers, topic_name, range(3)) as load:
         query = start_query(topic_name)
         query.wait_rows(100)
         breakable.kill(ALL_SIX)
+        said = len(driver.log())
+        eventually(lambda: "failsafe: 0 of " in driver.log()[said:], 60, "a loop that knows all are dead")
+        stays(lambda: query.status()["active"], 5, "a query that lives on what it knows")
+        assert "kept the last view of 6 brokers" in driver.log()[said:]
         breakable.heal()
         load.wait_more(100)
+        load.stop()
+    query.wait_rows(len(load.acknowledged))
+    query.assert_alive()
+    assert_exactly_once(query.rows(), load.acknowledged)
+
+
+def test_given_a_load_when_a_third_of_the_brokers_is_drained_and_removed_then_it_is_exact(
+    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas(ALL_SIX))
+    with Load(breakable.bootstrap_servers, topic_name, range(6)) as load:
+        query = start_query(topic_name)
+        query.wait_rows(200)
+        breakable.reassign_off([5, 6])
+        breakable.terminate([5, 6])
+        breakable.wait_registered([5, 6], registered=False)
+        load.wait_more(300, partitions={4, 5})
+        seen = query.count()
+        query.wait_rows(seen + 300)
         load.stop()
     query.wait_rows(len(load.acknowledged))
     query.assert_alive()

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.support.helpers import eventually, numbered, produce
+from tests.support.spark.driver import SparkDriver
 from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.native import stays
 from tests.support.spark.oracle import Load, Row, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -83,6 +86,28 @@ def test_given_a_recreated_topic_when_loss_is_accepted_then_the_same_query_reads
     query.wait_rows(len(wanted))
     query.assert_alive()
     assert_exactly_once(query.rows(), wanted)
+
+
+def test_given_brokers_that_create_topics_when_one_is_deleted_then_no_query_recreates_it(
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
+) -> None:
+    kept, deleted, control = f"{topic_name}-kept", f"{topic_name}-deleted", f"{topic_name}-control"
+    for topic in (kept, deleted):
+        breakable.create_topic(topic, assignment=replicas((1, 2)))
+        _fill(breakable, topic, 10, topic)
+    query = start_query(f"{kept},{deleted}", failOnDataLoss="false")
+    query.wait_rows(40)
+    admin = AdminClient({"bootstrap.servers": breakable.bootstrap_servers, "log_level": 0})
+    breakable.delete_topic(deleted)
+    eventually(lambda: f"topic {deleted} does not exist any more" in driver.log(), 60, "a word about the deleted topic")
+    stays(lambda: deleted not in admin.list_topics(timeout=20).topics, 5, "the topic stays deleted")
+    _fill(breakable, kept, 5, "later")
+    query.wait_rows(50)
+    query.assert_alive()
+    # A client that does let them, for comparison: else the brokers would not create anything, whoever asks.
+    produce(breakable.bootstrap_servers, control, "x")
+    assert control in admin.list_topics(timeout=20).topics
+    breakable.delete_topic(control)
 
 
 def test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides(

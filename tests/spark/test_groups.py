@@ -100,3 +100,25 @@ def test_given_a_new_query_at_latest_when_it_is_stopped_before_its_first_record_
     reading = read_stream({"subscribe": topic_name}, available_now=True)
     reading.wait_end()
     assert reading.values() == sorted(numbered(5, prefix="new"))
+
+
+def test_given_a_new_query_when_it_dies_before_its_first_row_then_each_partition_starts_once(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="old"))
+    reading = read_stream({"subscribe": topic_name}, available_now=True)
+    reading.wait_end()
+    # As if the driver had died there: the first batch is planned, and nothing says that it was done.
+    commits = tmp_path / "checkpoint" / "commits"
+    for written in commits.iterdir():
+        written.unlink()
+    assert (tmp_path / "checkpoint" / "offsets" / "0").exists()
+    kafka_cluster.add_partitions(topic_name, 2)
+    wanted = [*numbered(5, prefix="new"), *numbered(3, prefix="added")]
+    produce(kafka_cluster.bootstrap_servers, topic_name, *wanted[:5], partition=0)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *wanted[5:], partition=1)
+    for rows in (wanted, []):
+        reading = read_stream({"subscribe": topic_name}, available_now=True)
+        reading.wait_end()
+        assert reading.values() == sorted(rows)

@@ -41,6 +41,7 @@ from tests.support.tls import (
     make_certificates,
     password_login,
     secured_settings,
+    set_password,
     trust_jks,
 )
 
@@ -241,6 +242,25 @@ def test_given_a_topic_that_may_not_be_read_when_fetched_then_either_engine_fail
         told = list(both.map(failure, ("native", "python")))
     wanted = "forbidden-0 cannot be read: Broker: Topic authorization failed; grant this user READ on the topic"
     assert told == [wanted, wanted]
+
+
+def test_given_a_changed_password_when_the_query_restarts_with_it_then_it_goes_on(
+    read_stream: ReadStream, secured: LocalKafka, made: Certificates, topic_name: str
+) -> None:
+    secured.create_topic(topic_name, 1)
+    old, new = "Old-Passw0rd", "New-Passw0rd"
+
+    def read_on(password: str, *wanted: str) -> None:
+        set_password(secured, "rotated", password)
+        produce(secured.bootstrap_servers, topic_name, *wanted)
+        login = password_login("SCRAM-SHA-512", password, user="rotated")
+        options = {**login, **trust_jks(made), "kafka.bootstrap.servers": secured.bootstrap_servers_of(LOGIN)}
+        reading = read_stream({**options, "subscribe": topic_name, "startingOffsets": "earliest"}, available_now=True)
+        reading.wait_end()
+        assert reading.values() == sorted(wanted)
+
+    read_on(old, *numbered(10))
+    read_on(new, *numbered(10, prefix="later"))
 
 
 def test_given_wrong_secrets_when_queries_start_then_each_fails_in_one_line_and_no_secret_is_written_anywhere(

@@ -77,17 +77,21 @@ def test_given_json_offsets_when_read_then_each_partition_begins_where_it_is_tol
     assert reading.values() == sorted([*(f"p0-{i}" for i in (7, 8, 9)), *numbered(10, prefix="p1-")])
 
 
-def test_given_a_running_query_when_partitions_are_added_then_their_records_come_from_the_first(
+def test_given_a_query_at_latest_when_partitions_are_added_then_theirs_come_from_the_first(
     kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
     kafka_cluster.create_topic(topic_name, 2)
+    for partition in range(2):
+        produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="old"), partition=partition)
     reading = read_stream({"subscribe": topic_name})
     eventually(lambda: _planned(reading.query), 60, "the first plan")
     kafka_cluster.add_partitions(topic_name, 4)
-    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="a"), partition=2)
-    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(10, prefix="b"), partition=3)
-    reading.wait_rows(20)
-    assert reading.values() == sorted([*numbered(10, prefix="a"), *numbered(10, prefix="b")])
+    wanted: list[str] = []
+    for partition in (2, 3, 0, 1):
+        wanted += numbered(10, prefix=f"{partition}-")
+        produce(kafka_cluster.bootstrap_servers, topic_name, *wanted[-10:], partition=partition)
+    reading.wait_rows(40)
+    assert reading.values() == sorted(wanted)
 
 
 def test_given_a_pattern_when_a_topic_appears_then_it_is_read_too(

@@ -168,13 +168,13 @@ def trust_jks(made: Certificates) -> dict[str, str]:
     }
 
 
-def password_login(mechanism: str, password: str = USER_PASSWORD) -> dict[str, str]:
+def password_login(mechanism: str, password: str = USER_PASSWORD, *, user: str = USER) -> dict[str, str]:
     """Return what a JVM user writes to log in with a password."""
     module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
     return {
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": mechanism,
-        "kafka.sasl.jaas.config": f'{module} required username="{USER}" password="{password}";',
+        "kafka.sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
     }
 
 
@@ -236,13 +236,18 @@ def accepted(made: Certificates) -> Mapping[str, tuple[str, dict[str, str]]]:
 
 
 def add_users(cluster: LocalKafka) -> None:
-    """Tell the cluster the passwords of its SCRAM user."""
+    """Give the cluster's SCRAM user its password."""
+    set_password(cluster, USER, USER_PASSWORD)
+
+
+def set_password(cluster: LocalKafka, user: str, password: str) -> None:
+    """Add a SCRAM user, or change its password."""
     library: Any = kafka_admin  # its stubs hide what it exports
     admin = library.AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     mechanisms = library.ScramMechanism.SCRAM_SHA_256, library.ScramMechanism.SCRAM_SHA_512
     for mechanism in mechanisms:  # one change per user and request is all that Kafka takes
         credential = library.ScramCredentialInfo(mechanism, 4096)
-        change = library.UserScramCredentialUpsertion(USER, credential, USER_PASSWORD.encode())
+        change = library.UserScramCredentialUpsertion(user, credential, password.encode())
         for done in admin.alter_user_scram_credentials([change], request_timeout=20).values():
             done.result(timeout=30)
 

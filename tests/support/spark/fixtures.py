@@ -14,7 +14,9 @@ StartQuery = Callable[..., Query]
 
 @pytest.fixture(scope="session")
 def _six_brokers() -> Iterator[LocalKafka]:
-    with LocalKafka(ClusterSettings(brokers=6)) as cluster:
+    # Any client that lets them create topics would: our own is seen not to.
+    settings = ClusterSettings(brokers=6, extra_properties={"auto.create.topics.enable": "true"})
+    with LocalKafka(settings) as cluster:
         yield cluster
 
 

@@ -90,7 +90,7 @@ def test_given_three_failures_in_a_row_when_counted_then_the_client_is_rebuilt_o
     assert rebuilt == [False, False, True, False, False]
 
 
-def test_given_failures_in_a_row_when_one_answer_comes_then_the_view_was_kept_and_the_count_starts_over() -> None:
+def test_given_failures_in_a_row_when_one_answer_comes_then_the_view_stayed_and_counts_restart() -> None:
     state = settled(3, topic())
     failure = MetadataFailure(kind=FailureKind.TRANSIENT, detail="timed out")
     for _ in range(2):

@@ -185,7 +185,7 @@ def documented(setting: str) -> float:
 
 
 @pytest.mark.parametrize("given_seconds", [None, 2.0], ids=["default", "explicit"])
-def test_given_a_running_loop_when_a_minute_passes_then_metadata_is_asked_once_per_interval(
+def test_given_a_running_loop_when_a_minute_passes_then_it_asks_once_per_interval(
     monkeypatch: pytest.MonkeyPatch, given_seconds: float | None
 ) -> None:
     network, asked = FakeNetwork(), list[float]()
@@ -209,7 +209,7 @@ def test_given_a_running_loop_when_a_minute_passes_then_metadata_is_asked_once_p
     assert wanted - 2 <= len(asked) <= wanted + 1
 
 
-def test_given_answers_slower_than_the_interval_when_a_topic_grows_then_one_is_asked_for_at_a_time_and_it_grows_once(
+def test_given_answers_slower_than_the_interval_when_asked_then_one_at_a_time_and_taken_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network, release, under_way, most = FakeNetwork(), threading.Event(), list[int](), 0
@@ -250,7 +250,7 @@ def test_given_answers_slower_than_the_interval_when_a_topic_grows_then_one_is_a
     assert calls.stuck_total == 0
 
 
-def test_given_an_old_client_that_does_not_close_when_another_takes_over_then_news_come_at_once(
+def test_given_an_old_client_that_hangs_in_close_when_replaced_then_news_come_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network, release, closing, closed = FakeNetwork(), threading.Event(), threading.Event(), threading.Event()

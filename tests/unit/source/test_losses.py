@@ -290,7 +290,7 @@ def test_given_a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it
     assert plan.latest_offsets(start, None) == {"t": {"0": 5}, "x": {"1": 9}}
 
 
-def test_given_a_gone_topic_when_the_query_restarts_and_it_returns_then_it_resumes_where_the_checkpoint_has_it(
+def test_given_a_gone_topic_and_a_restart_when_it_returns_then_it_resumes_at_its_offset(
     tmp_path: Path,
 ) -> None:
     def restarted(feed: ScriptedFeed) -> Planner:

@@ -75,7 +75,7 @@ def _caught(client_options: dict[str, str], *_: object, **__: object) -> None:
     raise _Asked(client_options)
 
 
-def test_given_every_option_of_ours_when_clients_are_built_then_none_of_them_reaches_one() -> None:
+def test_given_every_option_of_ours_when_clients_are_built_then_none_reaches_one() -> None:
     assert set(_EVERY) | _OF_A_SERVICE | {"subscribePattern", "assign"} == set(KNOWN)
     given = {**_EVERY, "kafka.group.id": "g", "kafka.fetch.min.bytes": "7", "kafka.client.id": "mine"}
     options = parse_options({**REQUIRED, **given})

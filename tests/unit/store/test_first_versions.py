@@ -78,14 +78,14 @@ def test_given_a_view_of_the_first_version_when_read_then_it_is_complete() -> No
     )
 
 
-def test_given_topic_ids_of_the_first_version_when_read_then_each_partition_has_its_own(tmp_path: Path) -> None:
+def test_given_topic_ids_of_the_first_version_when_read_then_each_partition_has_one(tmp_path: Path) -> None:
     store = TopicIdStore(tmp_path, "dau")
     store.path.parent.mkdir()
     store.path.write_bytes(TOPIC_IDS)
     assert store.load() == {tp(0): "a", tp(1): "b"}
 
 
-def test_given_a_ledger_of_the_first_version_when_opened_then_its_cuts_are_in_force_and_it_goes_on(
+def test_given_a_ledger_of_the_first_version_when_opened_then_its_cuts_are_in_force(
     tmp_path: Path,
 ) -> None:
     ledger = FileLedger(tmp_path, "dau")
@@ -103,7 +103,7 @@ def test_given_a_ledger_of_the_first_version_when_opened_then_its_cuts_are_in_fo
     again.close()
 
 
-def test_given_marker_and_control_record_of_the_first_version_when_read_then_they_are_complete() -> None:
+def test_given_markers_of_the_first_version_when_read_then_they_are_complete() -> None:
     assert Marker.decode(MARKER, where="g") == Marker(
         query_id="q", batch_id=7, lanes=2, rows=10, fingerprint="000000000000000f", attempt="a", wall_seconds=5,
         generation=1, unlaned=False,
