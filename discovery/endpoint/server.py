@@ -295,6 +295,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ConfigError(
             f"endpoint.port: {host}:{port} cannot be listened on: {error.strerror or error}; is another endpoint"
-            " running on this host? choose another --endpoint-port (0: any free one)"
+            " running on this host? choose another endpoint.port (0: any free one)"
         ) from error
     return listener

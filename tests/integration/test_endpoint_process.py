@@ -93,3 +93,17 @@ def test_given_a_wrong_option_when_the_endpoint_starts_then_one_line_says_what_a
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert words in done.stderr
+
+
+def test_given_a_port_that_is_taken_when_the_endpoint_starts_then_it_exits_2_with_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        arguments = ["--bootstrap", "127.0.0.1:1", "--state-dir", str(tmp_path), "--port", port]
+        command = [sys.executable, "-c", _MAIN, "endpoint", *arguments]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    (said,) = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
+    assert f"endpoint.port: 127.0.0.1:{port} cannot be listened on: Address already in use" in said
+    assert said.endswith("choose another endpoint.port (0: any free one)")
+    assert refused.returncode == 2
