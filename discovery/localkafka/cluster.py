@@ -145,7 +145,7 @@ class LocalKafka(ClusterHandle):
         self.stop()
 
     def _prepare(self) -> None:
-        with writable("XDG_STATE_HOME" if self._wanted_folder else "TMPDIR"):
+        with writable(self._wanted_folder):
             folder = ClusterFolder(self._wanted_folder or Path(tempfile.mkdtemp(prefix="kafka-discovery-")))
             # A temporary folder is ours alone by its name; a chosen one needs a lock.
             with held(folder.lock() if self._wanted_folder else None) as locks:

@@ -177,13 +177,13 @@ def held(descriptor: int | None) -> Iterator[tuple[int, ...]]:
 
 
 @contextlib.contextmanager
-def writable(variable: str) -> Iterator[None]:
-    """Turn what a disk refuses into one line that names the environment variable which chooses another."""
+def writable(folder: Path | None) -> Iterator[None]:
+    """Turn what a disk refuses into one line that names the folder (None: a temporary one) and the remedy."""
     try:
         yield
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where, variable = (folder, "XDG_STATE_HOME") if folder else ("the temporary folder", "TMPDIR")
         raise StateError(
-            f"the cluster's files cannot be written: {where}{error.strerror or error}; "
-            f"free some space, or set {variable} to a folder you may write"
+            f"the cluster's files cannot be written to {where}: {error.strerror or error}; "
+            f"free some space there, or set {variable} to a folder you may write"
         ) from error

@@ -1,3 +1,4 @@
+import contextlib
 import multiprocessing
 import os
 import random
@@ -154,8 +155,20 @@ def test_given_no_writable_home_when_a_cluster_is_wanted_then_one_line_names_the
 ) -> None:
     kept = {name: value for name, value in home.items() if name != "XDG_CACHE_HOME"}  # where the jars are
     said = _complaint(_up({**kept, "XDG_STATE_HOME": "/dev/null/state"}), 1)
-    assert "/dev/null/state" in said
-    assert "XDG_STATE_HOME" in said
+    assert "cannot be written to /dev/null/state/kafka-discovery/local-kafka/default: Not a directory; " in said
+    assert said.endswith("set XDG_STATE_HOME to a folder you may write")
+
+
+def test_given_no_space_when_a_cluster_is_wanted_then_one_line_says_where(
+    home: dict[str, str], small_disk: Path
+) -> None:
+    with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 4096)
+    kept = {name: value for name, value in home.items() if name != "XDG_CACHE_HOME"}  # where the jars are
+    said = _complaint(_up({**kept, "XDG_STATE_HOME": str(small_disk)}), 1)
+    assert f"cannot be written to {small_disk}/kafka-discovery/local-kafka/default: No space left on device" in said
+    assert "free some space there" in said
 
 
 CHECK = Path(__file__).parents[2] / "requirements/check_prerequisites.py"
