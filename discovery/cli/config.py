@@ -9,6 +9,7 @@ import typer
 
 from discovery.config.flags import AsJson
 from discovery.config.layers import Where
+from discovery.config.opened import open_files
 from discovery.config.provenance import Effective, load
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -74,6 +75,10 @@ def print_settings(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as
 def check(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as_json: AsJson = False) -> None:
     """Say whether the service would start with this; exit code 2 and the reason if not."""
     effective = _load(config, bootstrap)
+    from discovery.service.cluster import check_clients, make_feed  # noqa: PLC0415 - librdkafka only where it is needed
+
+    open_files(effective.settings.api)
+    check_clients(effective.settings, effective.settings.clusters, make_feed)
     clusters = sorted(effective.settings.clusters)
     if as_json:
         typer.echo(json.dumps({"ok": True, "clusters": clusters, "ignored": effective.ignored}, indent=2))

@@ -56,6 +56,9 @@ class ApiSettings(Section):
         default=None, description="PEM file with the certificate chain of the API."
     )
     tls_key_file: Path | None = Field(default=None, description="PEM file with the private key of the certificate.")
+    tls_client_ca_file: Path | None = Field(
+        default=None, description="PEM file with the authorities of clients: only their certificates are let in."
+    )
     waiters_max: int = Field(default=10_000, ge=1, description="Requests that may wait for a change at the same time.")
     connections_max: int = Field(default=12_000, ge=2, description="Connections that may be open at the same time.")
     body_max_bytes: int = Field(default=1_048_576, ge=1_024, description="Largest request body.")
@@ -78,6 +81,8 @@ class ApiSettings(Section):
             )
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_certificate_file and tls_key_file belong together; set both or none")
+        if self.tls_client_ca_file is not None and self.tls_certificate_file is None:
+            raise ValueError("tls_client_ca_file needs TLS; set tls_certificate_file and tls_key_file too")
         if self.waiters_max >= self.connections_max:
             raise ValueError(
                 f"need waiters_max < connections_max, but waiters_max={self.waiters_max} and"

@@ -5,8 +5,6 @@ A thread of its own, for a full pipe must not delay the API, nor a big page of t
 
 import asyncio
 import contextlib
-import errno
-import resource
 import socket
 import threading
 import time
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from discovery.config.descriptors import allow, is_ours
 from discovery.core.errors import BUG_PHRASE, ConfigError
 from discovery.core.model import BrokerAddress
 from discovery.endpoint.counting import ENDING, LIMIT, NO_UPSTREAM, Counts
@@ -32,8 +31,6 @@ _QUIET_SECONDS = 0.2
 """An exchange is over when nothing has moved for so long."""
 _COMPLAIN_SECONDS = 10.0
 _BREATH_SECONDS = 0.05
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""What a connect fails of on this side: no fault of the broker's."""
 _SPARE_FILES = 256
 _log = structlog.get_logger("discovery.endpoint")
 
@@ -77,7 +74,9 @@ class Endpoint:
         Runs: any thread, once; blocks for milliseconds.
         """
         listener = _listen(self.limits.host, self.limits.port)
-        _allow_files(2 * self.limits.connections_max + _SPARE_FILES)
+        wanted = 2 * self.limits.connections_max + _SPARE_FILES  # each client needs two
+        if (allowed := allow(wanted)) < wanted:
+            _log.warning("few_files", limit=allowed, wanted=wanted, remedy="raise the limit of open files (ulimit -n)")
         host, port = listener.getsockname()[:2]
         self.address = str(BrokerAddress(host, port))
         up = threading.Event()
@@ -217,7 +216,7 @@ class Endpoint:
 
     def _failed(self, address: BrokerAddress, error: BaseException) -> None:
         self.counts.connect_failures[str(address)] += 1
-        if isinstance(error, OSError) and error.errno in _OURS:
+        if is_ours(error):  # no fault of the broker's
             self._complain("cannot_connect", error=str(error))
         elif self._guards is not None:
             self._guards.broken(address)
@@ -270,17 +269,6 @@ async def supervised(work: Callable[[], object], stop: asyncio.Event) -> None:
         except Exception:  # noqa: BLE001 - clients of many processes hang on this one thread
             _log.exception("bug", sentence=BUG_PHRASE, where="the bootstrap endpoint")
             await asyncio.sleep(0.5)
-
-
-def _allow_files(count: int) -> None:
-    """Raise this process's soft limit of open files, as far as it may: each client needs two."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    if hard != resource.RLIM_INFINITY and hard < count:
-        _log.warning("few_files", limit=hard, wanted=count, remedy="raise the limit of open files (ulimit -n)")
 
 
 def _listen(host: str, port: int) -> socket.socket:

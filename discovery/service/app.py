@@ -55,7 +55,7 @@ def api_app(service: Service) -> ASGIApp:
             asgi.append(AsgiRoute(f"/v1/{path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
     app = Starlette(routes=asgi, exception_handlers={HTTPException: _not_here})
     limited = BodyLimit(app, service.settings.api.body_max_bytes)
-    return Guard(limited, lambda: service.token)
+    return Guard(limited, lambda: service.opened.token)
 
 
 def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:

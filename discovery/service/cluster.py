@@ -2,20 +2,21 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from discovery.config.settings import ClusterSettings
+from discovery.config.settings import ClusterSettings, Settings
 from discovery.core.clock import Clock
+from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import Isolation
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
 from discovery.loop.cycle import Picture
-from discovery.loop.demand import Demand, Wanted
+from discovery.loop.demand import Demand, Wanted, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
 
@@ -81,6 +82,28 @@ def make_feed(
         on_picture=on_picture,
         demand=demand,
     )
+
+
+def check_clients(settings: Settings, names: Iterable[str], maker: FeedMaker) -> None:
+    """Open these clusters' key and trust stores, and find out whether librdkafka takes their options; asks no broker.
+
+    Raises:
+        ConfigError: one cannot be opened, or an option is refused; names the cluster.
+
+    Runs: at start, reload and `config check`; starts `keytool` for a JKS store.
+    """
+    for name in names:
+        try:
+            maker(
+                settings.clusters[name],
+                settings.policy(name),
+                state_dir=None,
+                name=name,
+                on_picture=lambda _: None,
+                demand=nothing,
+            ).check()
+        except ConfigError as error:
+            raise ConfigError(f"clusters.{name}.client: {error}") from error
 
 
 class Cluster:

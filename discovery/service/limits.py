@@ -4,18 +4,15 @@ import asyncio
 import hmac
 from base64 import b64decode
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from discovery.config.hosts import is_loopback
-from discovery.core.errors import ConfigError
 from discovery.service.api.responses import refusal
 
-_TOKEN_MIN = 16
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -31,6 +28,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     header_max_bytes = 16_384
     request_timeout_seconds = 10.0
+    idle: ClassVar[dict["LimitedProtocol", None]] = {}
+    """Connections of this listener without a request being served."""
+    opened: ClassVar[set["LimitedProtocol"]] = set()
+    """All of them."""
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
     _in_headers = True
@@ -38,11 +39,15 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        self.opened.add(self)
+        self.idle[self] = None
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._unwatch()
+        self.idle.pop(self, None)
+        self.opened.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -72,6 +77,21 @@ class LimitedProtocol(HttpToolsProtocol):
         self._unwatch()
         self._in_headers, self._header_bytes = True, 0
         super().on_message_complete()
+        if not self.cycle.response_complete:
+            self.idle.pop(self, None)
+
+    def on_response_complete(self) -> None:
+        """See uvicorn."""
+        super().on_response_complete()
+        if self.cycle.response_complete and self in self.opened:
+            self.idle.pop(self, None)
+            self.idle[self] = None
+
+    def abort(self) -> None:
+        """Close at once: the place is needed."""
+        self.idle.pop(self, None)
+        self.opened.discard(self)
+        self.transport.abort()
 
     def _watch(self) -> None:
         self._timer = self.loop.call_later(self.request_timeout_seconds, self._reject, "the request took too long")
@@ -91,12 +111,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-def protocol(*, header_max_bytes: int, request_timeout_seconds: float) -> type[LimitedProtocol]:
-    """Return the protocol with these limits: uvicorn makes one per connection and passes none.
+def protocol(**limits: object) -> type[LimitedProtocol]:
+    """Return the protocol with these limits and places to be counted: uvicorn makes one per connection, passing none.
 
     Runs: once per listener.
     """
-    limits = {"header_max_bytes": header_max_bytes, "request_timeout_seconds": request_timeout_seconds}
     return type("LimitedProtocol", (LimitedProtocol,), limits)
 
 
@@ -169,21 +188,6 @@ class Guard:
             await refusal(403, text)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-def read_token(path: Path) -> bytes:
-    """Return the token in a file.
-
-    Raises:
-        ConfigError: it cannot be read, or is too short to be a secret.
-    """
-    try:
-        token = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"api.token_file: {path} cannot be read: {error.strerror or error}") from error
-    if len(token) < _TOKEN_MIN:
-        raise ConfigError(f"api.token_file: {path} holds {len(token)} bytes; a token has at least {_TOKEN_MIN}")
-    return token
 
 
 def _has(token: bytes, authorization: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -71,6 +71,13 @@ FAMILIES = by_name(
 PROCESS = by_name(
     Family("build", "info", ("version", "python"), "What runs here."),
     Family("api_requests", "counter", ("route", "code"), "Answers of the API."),
+    Family("connections", "gauge", ("listener",), "Connections open now, TLS handshakes included: api, probes."),
+    Family(
+        "connections_closed",
+        "counter",
+        ("listener", "reason"),
+        "Connections closed for want of room: idle ones evicted, new ones refused where all others were being served.",
+    ),
     Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
     Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
     Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
@@ -81,6 +88,7 @@ def registry(service: Service) -> CollectorRegistry:
     """Return a registry of our own with this service's metrics alone."""
     own = CollectorRegistry()
     own.register(ServiceCollector(service))
+    ProcessCollector(registry=own)
     return own
 
 
@@ -110,6 +118,10 @@ class ServiceCollector(Collector):
         made["build"].add_metric([], {"version": __version__, "python": platform.python_version()})
         for (route, code), count in self._service.requests.items():
             made["api_requests"].add_metric([route, code], count)
+        for listener in (self._service.api_listener, self._service.probe_listener):
+            made["connections"].add_metric([listener.name], listener.connections)
+            made["connections_closed"].add_metric([listener.name, "evicted"], listener.evicted)
+            made["connections_closed"].add_metric([listener.name, "refused"], listener.refused)
         made["api_waiters"].add_metric([], self._service.waiters.now)
         made["config_reload_success"].add_metric([], self._service.reloads.ok)
         made["config_reload_timestamp_seconds"].add_metric([], self._service.reloads.wall)
@@ -233,7 +245,9 @@ def page() -> str:
     head = (
         "# Metrics of the service\n\n<!-- Written by `python -m discovery.service.metrics`; do not edit. -->\n\n"
         "At `/metrics` of the probe listener, from memory: a scrape asks no broker. Timestamps instead of ages, so that"
-        " a dead\nservice does not look fresh. Series of brokers and topics that are gone go with them.\n\n"
+        " a dead\nservice does not look fresh. Series of brokers and topics that are gone go with them."
+        " Of the process itself\nthere are `process_open_fds`, `process_max_fds`, `process_resident_memory_bytes`,"
+        " `process_cpu_seconds_total` and\n`process_start_time_seconds`.\n\n"
         "| name | kind | labels | meaning |\n|---|---|---|---|\n"
     )
     followed = (*FAMILIES.values(), *ENDPOINT_FAMILIES.values())

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvicorn
@@ -15,7 +17,8 @@ from starlette.types import ASGIApp
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.service.app import api_app, probe_app
 from discovery.service.health import live, ready
-from discovery.service.limits import protocol
+from discovery.service.limits import LimitedProtocol, protocol
+from discovery.service.listener import Listener
 from discovery.service.metrics import registry
 from discovery.service.notify import Notifier
 from discovery.service.service import Service
@@ -26,31 +29,54 @@ _ANSWER_SECONDS = 1.5
 _LOOPS_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
 """How often the configuration file is looked at."""
-_PROBE_CONNECTIONS = 256
+_BACKLOG = 4_096
 _Stamp = tuple[int, int, int]
 _log = structlog.get_logger("discovery.service")
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers of its own: two of them run here, and the end is ours to order."""
+    """uvicorn without listeners and signal handlers of its own: two of them run here, and the end is ours to order."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, listener: Listener, listening: socket.socket) -> None:
         super().__init__(config)
+        self._listener = listener
+        self._listening = listening
         self._leaving = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; connections are accepted by our own listener, which counts them."""
+        del sockets
+        self.servers = []
+        self._listening.listen(_BACKLOG)
+        self.started = True
+
     async def main_loop(self) -> None:
-        """Wait for the end; uvicorn's own looks ten times a second for signals, a date and limits not used here."""
-        await self.on_tick(0)
-        await self._leaving.wait()
+        """Accept until the end; uvicorn's own looks ten times a second for signals, a date and limits not used here."""
+        accepting = asyncio.ensure_future(self._listener.run(self._listening, self._protocol, tls=self.config.ssl))
+        leaving = asyncio.ensure_future(self._leaving.wait())
+        try:
+            await self.on_tick(0)
+            await asyncio.wait({accepting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if accepting.done():
+                accepting.result()
+        finally:
+            accepting.cancel()
+            leaving.cancel()
+            self._listening.close()
 
     def leave(self) -> None:
         """Order the end. Runs: the event loop's thread."""
         self.should_exit = True
         self._leaving.set()
+
+    def _protocol(self) -> LimitedProtocol:
+        made = self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
+        assert isinstance(made, LimitedProtocol)  # noqa: S101 - the class this server was configured with
+        return made
 
 
 async def serve(
@@ -69,38 +95,39 @@ async def serve(
         notifier: The supervisor that wants to know when we are ready and that we live; None: nobody.
 
     Raises:
-        ConfigError: an address cannot be listened on, a token cannot be read, client options are refused.
+        ConfigError: an address cannot be listened on, a file cannot be read, client options are refused.
         StateError: another service holds the state folder.
 
     Runs: the main thread; returns within 5 s of the signal.
     """
     seen = _stamp(config) if config is not None else None  # a change while we start must not be missed
-    await service.open()
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     _on_signals(service, stop, tasks)
+    if not await _until(service.open(), stop):
+        return
     settings, supervisor = service.settings, notifier or Notifier()
+
+    async def live() -> None:
+        await _until_started(api, probes)
+        service.open_endpoint()
+        service.listening = True
+        on_listening(_named(api_socket), _named(probe_socket))
+        supervisor.tell("READY=1")  # before Kafka answers: units that wait for us must not wait for it
+        if supervisor.address is not None:
+            tasks.add(asyncio.ensure_future(supervisor.keep_alive(lambda: _status(service))))
+        await service.start()
+        await _watch_file(service, config, seen)
+
     with (
         _listen(settings.api.host, settings.api.port, "api") as api_socket,
         _listen(settings.probes.host, settings.probes.port, "probes") as probe_socket,
     ):
-        api = _server(service, api_app(service), connections=settings.api.connections_max, tls=True)
-        probes = _server(service, probe_app(service, registry(service)), connections=_PROBE_CONNECTIONS)
-        running = [
-            asyncio.ensure_future(api.serve([api_socket])),
-            asyncio.ensure_future(probes.serve([probe_socket])),
-        ]
+        api = _server(service, api_app(service), service.api_listener, api_socket, tls=service.opened.tls)
+        probes = _server(service, probe_app(service, registry(service)), service.probe_listener, probe_socket)
+        running = [asyncio.ensure_future(server.serve()) for server in (api, probes)]
         try:
-            await _until_started(api, probes)
-            service.open_endpoint()
-            service.listening = True
-            on_listening(_named(api_socket), _named(probe_socket))
-            supervisor.tell("READY=1")  # before Kafka answers: units that wait for us must not wait for it
-            if supervisor.address is not None:
-                tasks.add(asyncio.ensure_future(supervisor.keep_alive(lambda: _status(service))))
-            await _start_unless_stopped(service, stop)
-            tasks.add(asyncio.ensure_future(_watch_file(service, config, seen)))
-            await stop.wait()
+            await _until(live(), stop, *running)
         finally:
             supervisor.tell("STOPPING=1")
             for task in tasks:
@@ -108,19 +135,29 @@ async def serve(
             service.release_waiters()
             api.leave()
             probes.leave()
-            await asyncio.gather(service.stop(_LOOPS_SECONDS), *running)
+            await asyncio.gather(service.stop(_LOOPS_SECONDS), *running, return_exceptions=True)
             _log.info("stopped")
 
 
-async def _start_unless_stopped(service: Service, stop: asyncio.Event) -> None:
-    """Begin to follow; the order to end does not wait for it."""
-    starting, stopping = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if starting.done():
-        starting.result()
-    else:
-        starting.cancel()
+async def _until(work: Coroutine[Any, Any, None], stop: asyncio.Event, *running: asyncio.Task[None]) -> bool:
+    """Do the work until its end, the order to end, or the end of what must go on meanwhile, whichever is first.
+
+    Returns:
+        Whether the work was done.
+
+    Raises:
+        Exception: what the work, or what must go on, raised.
+    """
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
+        for one in (working, *running):
+            if one.done():
+                one.result()
+        return working.done()
+    finally:
+        working.cancel()
+        stopping.cancel()
 
 
 def _status(service: Service) -> tuple[bool, str]:
@@ -129,25 +166,31 @@ def _status(service: Service) -> tuple[bool, str]:
     return all(check.ok for check in live(health)), "; ".join(check.reason for check in ready(health))
 
 
-def _server(service: Service, app: ASGIApp, *, connections: int, tls: bool = False) -> _Server:
+def _server(
+    service: Service, app: ASGIApp, listener: Listener, listening: socket.socket, *, tls: ssl.SSLContext | None = None
+) -> _Server:
     api = service.settings.api
     config = uvicorn.Config(
         app,
-        http=protocol(header_max_bytes=api.header_max_bytes, request_timeout_seconds=api.request_timeout_seconds),
+        http=protocol(
+            header_max_bytes=api.header_max_bytes,
+            request_timeout_seconds=api.request_timeout_seconds,
+            idle=listener.idle,
+            opened=listener.opened,
+        ),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=connections,
+        limit_concurrency=listener.limit + 1,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_ANSWER_SECONDS,  # type: ignore[arg-type]
-        backlog=4096,
-        ssl_certfile=api.tls_certificate_file if tls else None,
-        ssl_keyfile=api.tls_key_file if tls else None,
     )
-    return _Server(config)
+    config.load()
+    config.ssl = tls  # opened before anything listens; uvicorn would open the files later
+    return _Server(config, listener, listening)
 
 
 @contextlib.contextmanager
@@ -201,11 +244,11 @@ async def _reload(service: Service, why: str) -> None:
 
 
 async def _watch_file(service: Service, config: Path | None, seen: _Stamp | None) -> None:
-    """Reload when the file changes; looked at, not subscribed to: Kubernetes swaps links under it."""
-    if config is None:
-        return
+    """Reload when the file changes, for ever; looked at, not subscribed to: Kubernetes swaps links under it."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
+        if config is None:
+            continue
         stamp = await in_thread(partial(_stamp, config))
         if stamp not in (seen, None):
             seen = stamp

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from discovery.config.descriptors import allow
 from discovery.config.logs import set_level
+from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
 from discovery.core.clock import Clock
@@ -18,14 +20,13 @@ from discovery.core.model import LoopState
 from discovery.endpoint.make import KafkaProver, limits_of
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView
-from discovery.loop.demand import nothing
 from discovery.service.api.documents import age_of
 from discovery.service.api.responses import ApiError
-from discovery.service.cluster import Cluster, FeedMaker
+from discovery.service.cluster import Cluster, FeedMaker, check_clients
 from discovery.service.consumers import Registry
 from discovery.service.health import ClusterHealth
 from discovery.service.hub import Hub, Waiters
-from discovery.service.limits import read_token
+from discovery.service.listener import Listener
 from discovery.service.workers import SingleFlight, Workers, in_thread
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
@@ -35,6 +36,7 @@ _FIXED_FOR_LIFE = (
     "api.port",
     "api.tls_certificate_file",
     "api.tls_key_file",
+    "api.tls_client_ca_file",
     "api.waiters_max",
     "api.connections_max",
     "api.header_max_bytes",
@@ -51,6 +53,10 @@ _FIXED_FOR_LIFE = (
     "state_dir",
     "log.format",
 )
+_PROBE_CONNECTIONS = 256
+_OTHER_FILES = 512
+"""Kept free for brokers, state files and name lookups."""
+_LEAST_CONNECTIONS = 64
 _log = structlog.get_logger("discovery.service")
 
 
@@ -82,12 +88,16 @@ class Service:
         self.workers = Workers()
         self.refreshes = SingleFlight(self.workers)
         self.registry = Registry(self.settings.silence_seconds)
+        api = self.settings.api
+        self.api_listener = Listener("api", api.connections_max, api.request_timeout_seconds)
+        self.probe_listener = Listener("probes", _PROBE_CONNECTIONS, api.request_timeout_seconds)
         self.reloads = Reloads(wall=clock.wall())
         self.requests: dict[tuple[str, str], int] = {}
         """(route, status) -> answers given."""
         self.listening = False
         self.started = False
-        self.token: bytes | None = None
+        self.opened = Opened(token=None, tls=None)
+        """What the files hold, once opened: the token, the listener's certificate."""
         self._reload_from = reload_from
         self._maker = maker
         self._hubs: dict[str, Hub] = {}
@@ -105,14 +115,16 @@ class Service:
         return self._hubs
 
     async def open(self) -> None:
-        """Read the token and take the lock: what can be wrong before anything listens.
+        """Open all files and take the lock: what can be wrong before anything listens.
 
         Raises:
-            ConfigError: the token cannot be read.
+            ConfigError: a file cannot be read, or librdkafka refuses a cluster's client options.
             StateError: another service writes to this state folder.
             OSError: the folder cannot be made.
         """
-        self.token = read_token(self.settings.api.token_file) if self.settings.api.token_file else None
+        self._allow_files()
+        self.opened = await in_thread(partial(open_files, self.settings.api))
+        await in_thread(partial(check_clients, self.settings, self.settings.clusters, self._maker))
         deadline = self.clock.monotonic() + self._lock_patience_seconds
         while True:
             try:
@@ -124,6 +136,21 @@ class Service:
             else:
                 return
             await asyncio.sleep(0.1)  # one that is being stopped may still be at it
+
+    def _allow_files(self) -> None:
+        """Raise this process's limit of open files to what all listeners may use, or use less than was configured."""
+        endpoint = self.settings.endpoint
+        others = _PROBE_CONNECTIONS + _OTHER_FILES + (2 * endpoint.connections_max if endpoint.enabled else 0)
+        wanted = self.settings.api.connections_max + others
+        if (allowed := allow(wanted)) < wanted:
+            self.api_listener.limit = max(_LEAST_CONNECTIONS, allowed - others)
+            _log.warning(
+                "few_files",
+                limit=allowed,
+                wanted=wanted,
+                consequence=f"the API takes {self.api_listener.limit} connections at the same time",
+                remedy="raise the limit of open files (ulimit -n), or lower api.connections_max",
+            )
 
     async def start(self) -> None:
         """Begin to follow every cluster, all at once: one that takes its time holds up no other.
@@ -210,8 +237,8 @@ class Service:
         """
         async with self._reloading:
             try:
-                effective, token = await in_thread(self._read_again)
-                await self._swap(effective, token)
+                effective, opened = await in_thread(self._read_again)
+                await self._swap(effective, opened)
             except (DiscoveryError, OSError) as error:
                 self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
                 _log.error("reload_refused", error=str(error), consequence="the old configuration stays in force")
@@ -219,7 +246,7 @@ class Service:
             self.reloads = Reloads(wall=self.clock.wall())
             _log.info("reloaded", clusters=sorted(self._hubs))
 
-    def _read_again(self) -> tuple[Effective, bytes | None]:
+    def _read_again(self) -> tuple[Effective, Opened]:
         """Read and check all that can be checked before anything is changed. Runs: a worker thread."""
         if self.waiters.stopping:
             raise ConfigError("this service is ending")
@@ -228,17 +255,8 @@ class Service:
         effective = self._reload_from()
         new = effective.settings
         _refuse_restarts(self.settings, new)
-        for name in self._changed(new):
-            made = self._maker(
-                new.clusters[name],
-                new.policy(name),
-                state_dir=None,
-                name=name,
-                on_picture=lambda _: None,
-                demand=nothing,
-            )
-            made.check()
-        return effective, read_token(new.api.token_file) if new.api.token_file else None
+        check_clients(new, self._changed(new), self._maker)
+        return effective, open_files(new.api)
 
     def _changed(self, new: Settings) -> list[str]:
         """Return the clusters that are new or follow other settings."""
@@ -250,7 +268,7 @@ class Service:
             or (new.clusters[name], new.policy(name)) != (old.clusters[name], old.policy(name))
         ]
 
-    async def _swap(self, effective: Effective, token: bytes | None) -> None:
+    async def _swap(self, effective: Effective, opened: Opened) -> None:
         """Bring a configuration in as a whole: begin what is new, then replace, and undo both where a part fails."""
         new, changed = effective.settings, self._changed(effective.settings)
         begun = {name: self._new_hub(name, new) for name in changed if name not in self._hubs}
@@ -267,13 +285,13 @@ class Service:
         except Exception:
             await self._undo(begun, replaced)
             raise
-        await self._put_in_force(effective.settings, token, {**self._hubs, **begun})
+        await self._activate(effective.settings, opened, {**self._hubs, **begun})
 
-    async def _put_in_force(self, new: Settings, token: bytes | None, hubs: dict[str, Hub]) -> None:
+    async def _activate(self, new: Settings, opened: Opened, hubs: dict[str, Hub]) -> None:
         """Show the new configuration in one step; only then end what it does not name."""
         old = self.settings
         self._hubs = {name: hubs[name] for name in new.clusters}
-        self.settings, self.token = new, token
+        self.settings, self.opened = new, opened
         if self.endpoint is not None and (old.clusters, old.loop) != (new.clusters, new.loop):
             self.endpoint.use_prover(await in_thread(partial(self._prover, new)))
         self.registry.silence_seconds = new.silence_seconds

@@ -4,6 +4,8 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,29 @@ def connect(service: ServiceProcess) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=30)
 
 
+ASK = b"GET /v1/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+FLOOD = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400
+
+
+def connections(service: ServiceProcess) -> int:
+    """Return how many connections of the API are open."""
+    return metric(service, 'kafka_discovery_connections{listener="api"}')
+
+
+def closed(service: ServiceProcess, reason: str) -> int:
+    """Return how many the API has closed for this reason."""
+    return metric(service, f'kafka_discovery_connections_closed_total{{listener="api",reason="{reason}"}}')
+
+
+def has_waiters(service: ServiceProcess, count: int) -> bool:
+    return metric(service, "kafka_discovery_api_waiters") == count
+
+
+def metric(service: ServiceProcess, series: str) -> int:
+    found = next(line for line in service.probe("/metrics").text.splitlines() if line.startswith(series))
+    return int(float(found.rpartition(" ")[2]))
+
+
 def told(connection: socket.socket) -> bytes:
     """Return all that comes until the other side hangs up."""
     heard = b""
@@ -65,22 +90,53 @@ def test_given_clients_that_trickle_when_others_ask_then_those_are_served_and_th
     eventually(lambda: service.get("/v1/clusters").status_code == 200, 30, "room for others")
 
 
-def test_given_more_connections_than_allowed_when_they_ask_then_some_get_503_and_room_comes_back(
-    service: ServiceProcess,
-) -> None:
-    ask = b"GET /v1/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+def test_given_silent_connections_when_others_ask_then_the_longest_idle_makes_room(service: ServiceProcess) -> None:
+    before = closed(service, "evicted")
     with contextlib.ExitStack() as stack:
-        for _ in range(MOST):
-            stack.enter_context(connect(service))
+        silent = [stack.enter_context(connect(service)) for _ in range(2 * MOST)]
+        assert service.get("/v1/clusters").status_code == 200
+        silent[-1].sendall(ASK)
+        assert silent[-1].recv(65_536).startswith(b"HTTP/1.1 200"), "the youngest was kept"
+        assert not told(silent[0])
+        assert closed(service, "evicted") - before >= MOST
+        assert connections(service) <= MOST
 
-        def refused() -> bool:
-            with connect(service) as one:
-                one.sendall(ask)
-                return told(one).startswith(b"HTTP/1.1 503")
 
-        eventually(refused, 30, "no room for one more")
+def test_given_readers_that_never_read_when_their_time_is_up_then_they_are_cut_off(service: ServiceProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(connect(service)).sendall(FLOOD)
+        eventually(lambda: connections(service) >= 5, 10, "five readers")
+        eventually(lambda: connections(service) == 0, 30, "their end")
+    assert service.get("/v1/clusters").status_code == 200
+
+
+def test_given_places_that_are_all_being_served_when_one_more_asks_then_it_gets_503(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[api]\nwaiters_max = 2\nconnections_max = 3\n")
+    watch = b"GET /v1/watch?generation=0&wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(DEAD, tmp_path, "--config", str(config)) as service, contextlib.ExitStack() as stack:
+        service.get("/v1/watch?generation=0&wait=0s")
+        for waiters in (1, 2):
+            stack.enter_context(connect(service)).sendall(watch)
+            eventually(partial(has_waiters, service, waiters), 10, "a waiter")
+        stack.enter_context(connect(service)).sendall(FLOOD)
+        eventually(lambda: connections(service) == 3, 10, "three that are served")
+        with connect(service) as one:
+            one.sendall(ASK)
+            assert told(one).startswith(b"HTTP/1.1 503")
         assert service.probe("/livez").status_code == 200
-    eventually(lambda: service.get("/v1/clusters").status_code == 200, 30, "room for others")
+        assert closed(service, "evicted") == 0
+
+
+def test_given_idle_connections_to_the_probes_when_kubelet_asks_then_it_is_answered(service: ServiceProcess) -> None:
+    host, _, port = service.probes.removeprefix("http://").partition(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+        for _ in range(3):
+            assert service.probe("/livez").status_code == 200
+            assert service.probe("/metrics").status_code == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])

@@ -5,6 +5,8 @@ import json
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from discovery.localkafka.keeper.processes import resident_bytes
 from tests.support.helpers import eventually
@@ -150,6 +158,63 @@ def test_given_a_mistake_when_started_then_it_exits_2_with_one_line(
         assert len(service.log.read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("certificate", "key", "said"),
+    [
+        ("gone.pem", "key.pem", "api.tls_certificate_file: {folder}/gone.pem cannot be read: No such file"),
+        ("chain.pem", ".", "api.tls_key_file: {folder} cannot be read: Is a directory"),
+        ("chain.pem", "other.pem", "is not that of the certificate in {folder}/chain.pem"),
+        ("chain.pem", "locked.pem", "the key without a password"),
+        ("key.pem", "chain.pem", "are no certificate and its key"),
+        ("log", "key.pem", "api.tls_certificate_file: {folder}/log is not PEM"),
+    ],
+)
+def test_given_a_certificate_that_cannot_be_used_when_started_then_it_exits_2_with_one_line(
+    tmp_path: Path, certificate: str, key: str, said: str
+) -> None:
+    authority = trustme.CA()
+    good, other = authority.issue_cert("127.0.0.1"), authority.issue_cert("127.0.0.1")
+    good.private_key_pem.write_to_path(tmp_path / "key.pem")
+    good.cert_chain_pems[0].write_to_path(tmp_path / "chain.pem")
+    other.private_key_pem.write_to_path(tmp_path / "other.pem")
+    locked = load_pem_private_key(good.private_key_pem.bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"locked")
+    )
+    (tmp_path / "locked.pem").write_bytes(locked)
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "log").touch()
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f"[api]\ntls_certificate_file = '{tmp_path / certificate}'\ntls_key_file = '{tmp_path / key}'\n"
+        f"token_file = '{tmp_path}/token'\n"
+    )
+    command = [sys.executable, "-m", "discovery.cli.app"]
+    more = ("--config", str(config), "--bootstrap", DEAD)
+    serve = ("serve", *serve_arguments(DEAD, tmp_path / "state", "--config", str(config)))
+    for arguments in (serve, ("config", "check", *more)):
+        ended = subprocess.run(
+            [*command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert said.format(folder=tmp_path) in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def test_given_a_key_store_that_is_not_there_when_checked_then_config_check_says_so(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[clusters.a]\nbootstrap_servers = "127.0.0.1:1"\n[clusters.a.client]\n'
+        f'"security.protocol" = "SSL"\n"ssl.truststore.location" = "{tmp_path}/gone.jks"\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "discovery.cli.app", "config", "check", "--config", str(config)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "clusters.a.client" in ended.stderr
+    assert f"{tmp_path}/gone.jks" in ended.stderr
+
+
 def test_given_a_token_when_asked_then_only_its_bearer_is_answered_and_probes_are_open(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
     arguments = ("--host", "0.0.0.0", "--token-file", str(tmp_path / "token"))  # noqa: S104
@@ -195,9 +260,10 @@ def test_given_a_flood_of_connections_when_served_then_memory_is_bounded_and_pro
 ) -> None:
     host, _, port = dead_service.api.removeprefix("http://").partition(":")
     with contextlib.ExitStack() as stack:
-        for _ in range(500):
+        for _ in range(1_000):
             stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
         assert dead_service.probe("/livez").status_code == 200
+        assert "process_open_fds" in dead_service.probe("/metrics").text
     resident = resident_bytes(dead_service.pid)
     assert resident is not None
     assert resident < 150_000_000

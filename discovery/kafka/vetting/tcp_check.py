@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 
+from discovery.config.descriptors import OUT_OF, exhausted, is_ours
 from discovery.core.model import BrokerAddress, Verdict
 
 
@@ -23,8 +24,11 @@ class Reached:
     """How long the connection took, or its failure; None: none was tried."""
     no_route: bool = False
     """The network itself said that there is no way to it."""
+    ours: bool = False
+    """It failed on this side, for want of descriptors: nothing was learned of the address."""
 
 
+_NOT_ASKED = Reached(failure=Verdict.SILENT, detail=f"not asked: {OUT_OF}", ours=True)
 Sockaddr = tuple[int, tuple[str, int]]
 """Address family, and host and port as `connect` takes them (IPv6 flow and scope are left to the system)."""
 
@@ -102,8 +106,12 @@ async def _reach(address: BrokerAddress, resolver: Resolver, timeout_seconds: fl
         async with asyncio.timeout_at(deadline):
             found = await _resolve(address, resolver)
     except TimeoutError:
+        if exhausted():
+            return _NOT_ASKED
         return Reached(failure=Verdict.UNRESOLVABLE, detail=f"name lookup did not answer within {timeout_seconds:g} s")
     except OSError as exc:
+        if is_ours(exc) or exhausted():
+            return _NOT_ASKED
         return Reached(failure=Verdict.UNRESOLVABLE, detail=f"name lookup failed: {exc.strerror or exc}")
     looked_up = clock()
     reached = await _first_accepting(found, deadline, timeout_seconds)
@@ -164,6 +172,8 @@ async def _connect(family: int, sockaddr: tuple[str, int], deadline: float) -> t
 
 def _worst(failures: list[OSError], timeout_seconds: float) -> Reached:
     """Silence of one address leaves hope where another refused, so it is what we report."""
+    if any(map(is_ours, failures)):
+        return _NOT_ASKED
     if any(isinstance(exc, TimeoutError) for exc in failures):
         return Reached(failure=Verdict.SILENT, detail=f"no connection within {timeout_seconds:g} s")
     refused = next((exc for exc in failures if isinstance(exc, ConnectionError)), None)
@@ -173,9 +183,18 @@ def _worst(failures: list[OSError], timeout_seconds: float) -> Reached:
     return Reached(failure=Verdict.SILENT, detail=f"not reachable: {first.strerror or first}", no_route=True)
 
 
-def run_reach(work: Coroutine[None, None, None]) -> None:
-    """Run step one on an event loop of its own.
+def run_reach(work: Coroutine[None, None, None]) -> bool:
+    """Run step one on an event loop of its own; False: this process is out of descriptors, so not all were asked.
 
     Runs: the vetting thread; opens and closes one selector.
     """
-    asyncio.run(work)
+    try:
+        if not exhausted():
+            asyncio.run(work)
+            return True
+    except OSError as error:
+        if not is_ours(error):
+            raise
+    finally:
+        work.close()
+    return False

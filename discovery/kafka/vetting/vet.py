@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress
 from discovery.core.policy import Policy
@@ -103,13 +104,14 @@ class _Round:
             connect_timeout_seconds=self.connect_timeout_seconds,
             request_timeout_seconds=left,
         )
-        probe(
-            properties,
-            reached.endpoint,
-            timeout_seconds=left,
-            log=self.log,
-            on_probed=lambda probed: self.report.tell(address, probed=probed),
-        )
+
+        def tell(probed: Probed) -> None:
+            if probed.failure is not None and exhausted():  # the client says only that it could not connect
+                self.report.tell(address, tcp_only=True, probed=Probed(detail=f"not asked: {OUT_OF}"))
+            else:
+                self.report.tell(address, probed=probed)
+
+        probe(properties, reached.endpoint, timeout_seconds=left, log=self.log, on_probed=tell)
 
 
 class LibrdkafkaVetter:
@@ -139,14 +141,22 @@ class LibrdkafkaVetter:
         )
         wanted = frozenset(full)
 
+        def not_asked(address: BrokerAddress) -> None:
+            report.tell(address, tcp_only=True, probed=Probed(detail=f"not asked: {OUT_OF}"))
+
         def reached(address: BrokerAddress, result: Reached) -> None:
-            if result.failure is not None:
+            if result.ours:
+                not_asked(address)
+            elif result.failure is not None:
                 report.tell(address, probed=Probed(failure=result.failure, detail=result.detail))
             elif address in wanted:
                 probers.submit(address, result)
             else:
                 report.tell(address, tcp_only=True)
 
-        run_reach(reach_all(asked, self._resolver, timeout_seconds=connect_timeout_seconds, on_reached=reached))
+        work = reach_all(asked, self._resolver, timeout_seconds=connect_timeout_seconds, on_reached=reached)
+        if not run_reach(work):
+            for address in asked:
+                not_asked(address)
         for address in report.wait(deadline):
             report.tell(address, tcp_only=True, probed=Probed(detail="not asked: too many addresses hang"))
