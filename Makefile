@@ -173,10 +173,6 @@ demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands
 demo-sidecar: setup ## The same incident with jobs that follow a service (4 minutes)
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
-.PHONY: simulate-scale
-simulate-scale: setup ## Ten thousand brokers in simulated time: requests, processors, an outage of all (5 minutes)
-	$(BIN)/python -m benchmarks.scale
-
 .PHONY: chaos-predict
 chaos-predict: setup ## What doctor and removal gate foretell, beside what brokers and clients 2.6, 3.9, 4.1 then do (9 minutes)
 	$(BIN)/python -m benchmarks.foresight
@@ -218,7 +214,6 @@ bench-endpoint: setup ## First byte, added latency, a thousand clients and throu
 .PHONY: bench-rescue
 bench-rescue: setup ## Jobs that do not change on a dead list, and in the incident: with `run`, the endpoint, and without (15 minutes)
 	$(BIN)/python -m benchmarks.rescue
-	$(BIN)/python -m benchmarks.old_clients
 
 .PHONY: bench-peers
 bench-peers: setup ## Ours beside Spark's own source and Flink's two, 15 cases by 6 systems; cells are kept one by one (2-3 hours; a JDK; root)

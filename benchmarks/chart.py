@@ -1,6 +1,5 @@
-"""Draws single measurements as dots, a row for each case, and values over time as lines: plain SVG, light and dark."""
+"""Draws single measurements as dots, a row for each case: plain SVG, light and dark."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -59,51 +58,6 @@ def _row(row: Strip, places: Sequence[float], index: int) -> list[str]:
             parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="5"/>')
     middle = sorted(places)[(len(places) - 1) // 2]
     return [*parts, f'<line class="mid" x1="{middle:.1f}" x2="{middle:.1f}" y1="{y - 10:.1f}" y2="{y + 10:.1f}"/>']
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A value for each second."""
-
-    label: str
-    values: tuple[float, ...]
-
-
-_COLOURS = ("#2563ab", "#b3261e", "#b7791f", "#2da44e", "#8250df")
-_HEIGHT = 300
-
-
-def lines(title: str, rows: Sequence[Line], *, shaded: tuple[int, int], unit: str) -> str:
-    """Return an SVG document: a line for each row over seconds, on a logarithmic scale; `shaded` marks some of them."""
-    length = max(len(row.values) for row in rows)
-    decades = max(1, math.ceil(math.log10(max(value for row in rows for value in row.values))))
-    bottom = _TOP + _HEIGHT
-
-    def x(second: float) -> float:
-        return 60 + (_WIDTH - 60 - _RIGHT) * second / max(1, length - 1)
-
-    def y(value: float) -> float:
-        return bottom - _HEIGHT * math.log10(max(value, 1.0)) / decades
-
-    left, right = (x(second) for second in shaded)
-    parts = [
-        f'<rect x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{_HEIGHT}" fill="#888" opacity=".15"/>'
-    ]
-    for power in range(decades + 1):
-        at = y(10**power)
-        parts.append(f'<line class="grid" x1="60" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="52" y="{at + 4:.1f}" text-anchor="end">{10**power}</text>')
-    for index, (row, colour) in enumerate(zip(rows, _COLOURS[: len(rows)], strict=True)):
-        points = " ".join(f"{x(second):.1f},{y(value):.1f}" for second, value in enumerate(row.values))
-        below = bottom + 40 + index * 20
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>')
-        parts.append(f'<line x1="60" x2="84" y1="{below - 4}" y2="{below - 4}" stroke="{colour}" stroke-width="3"/>')
-        parts.append(f'<text x="92" y="{below}">{escape(row.label)}</text>')
-    parts += [
-        f'<text x="{x(second):.1f}" y="{bottom + 18}" text-anchor="middle">{second} s</text>'
-        for second in range(0, length, 10)
-    ]
-    return _document(f"{title}, {unit}", bottom + 50 + 20 * len(rows), parts)
 
 
 def _document(title: str, height: int, parts: Sequence[str]) -> str:

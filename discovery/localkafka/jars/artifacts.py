@@ -69,7 +69,6 @@ KAFKA = ArtifactSet(
     ),
 )
 OLD_CLIENT = _client("2.6.3", "jars_client_2_6.txt")
-OLDEST_CLIENT = _client("2.4.1", "jars_client_2_4.txt")
 NATIVE_CONNECTOR = ArtifactSet(
     folder_name="spark-sql-kafka-4.2.0",
     title="Spark's own Kafka connector 4.2.0",

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from discovery.localkafka.folders import cache_folder
-from discovery.localkafka.jars.artifacts import KAFKA, NATIVE_CONNECTOR, OLD_CLIENT, OLDEST_CLIENT, ArtifactSet
+from discovery.localkafka.jars.artifacts import KAFKA, NATIVE_CONNECTOR, OLD_CLIENT, ArtifactSet
 from discovery.localkafka.jars.ivy import DownloadError, retrieve
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "ensure",
     "kafka_jars",
     "native_connector_jars",
-    "oldest_client_jars",
     "verify",
 ]
 
@@ -55,11 +54,6 @@ def client_jars() -> dict[str, list[Path]]:
     versions = {"3.9": native_connector_jars(), "4.1": kafka_jars()}
     found = {v: [j for j in jars if j.name.startswith("kafka-clients-")] + logging for v, jars in versions.items()}
     return {"2.6": old, **found}
-
-
-def oldest_client_jars() -> list[Path]:
-    """Return the class path of a client of Spark 2.4's and 3.0's time, 2.4.1; see `kafka_jars`."""
-    return ensure(OLDEST_CLIENT)
 
 
 def ensure(artifacts: ArtifactSet, *, cache: Path | None = None) -> list[Path]:
