@@ -58,18 +58,18 @@ class Stage:
     def play(self, plan: Plan) -> dict[str, Any]:
         """Play one round; return how long it took, and what did not hold: nothing if all did."""
         began, ends = time.monotonic(), len(self.scene.ends)
-        told: dict[str, Any] = {"broken": ""}
+        found: dict[str, Any] = {"broken": ""}
         try:
             for fault, seed in plan:
                 self._faults.play(fault, seed)
             self.scene.heal()
-            told["healed"] = round(time.monotonic() - began, 1)
+            found["healed"] = round(time.monotonic() - began, 1)
             held = self._judge.hold()
-            told["records"] = self.scene.account.total()
-            told |= {"truth": held.truth_seconds, "progress": held.progress_seconds, "processes": held.processes}
+            found["records"] = self.scene.account.total()
+            found |= {"truth": held.truth_seconds, "progress": held.progress_seconds, "processes": held.processes}
         except BROKEN as broken:
-            told["broken"] = _sentence(broken)
-        return {**told, "seconds": round(time.monotonic() - began, 1), "ended": self.scene.ends[ends:]}
+            found["broken"] = _sentence(broken)
+        return {**found, "seconds": round(time.monotonic() - began, 1), "ended": self.scene.ends[ends:]}
 
     def finish(self) -> str:
         """End the load and compare once more from the beginning; return what did not hold."""
@@ -116,9 +116,9 @@ def run(first: int, count: int) -> Iterator[dict[str, Any]]:
     """Play the seeds, scene after scene, a new one after a failure; yield what was seen of each."""
     end = first + count
     while first < end:
-        for told in _scene(first, min(end, first + ROUNDS_A_SCENE)):
-            first = told["seed"] + 1
-            yield told
+        for found in _scene(first, min(end, first + ROUNDS_A_SCENE)):
+            first = found["seed"] + 1
+            yield found
 
 
 def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
@@ -126,11 +126,11 @@ def _scene(first: int, end: int) -> Iterator[dict[str, Any]]:
     with staged(f"scene-{first}") as stage:
         for seed in range(first, end):
             plan = plan_of(seed)
-            told = {"seed": seed, "scene": first, "faults": [fault for fault, _ in plan], **stage.play(plan)}
-            if not told["broken"] and seed == end - 1:
-                told["broken"] = stage.finish()
-            yield told
-            if told["broken"]:
+            found = {"seed": seed, "scene": first, "faults": [fault for fault, _ in plan], **stage.play(plan)}
+            if not found["broken"] and seed == end - 1:
+                found["broken"] = stage.finish()
+            yield found
+            if found["broken"]:
                 return
 
 
@@ -150,21 +150,21 @@ def _again(seed: int, scene: int) -> str:
 def main(first: int = 1, count: int = SEEDS) -> int:
     """Play the seeds, then shrink what failed; `build/bench/chaos_joint.json` keeps all, of earlier runs too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as every other end: what was started is stopped
-    told, broken = environment(), []
+    found, broken = environment(), []
     for one in run(first, count):
         say(_line(one))
-        _write(one, told)
+        _write(one, found)
         broken += [one] if one["broken"] else []
     for one in broken:
         least = _least(one["seed"], one["scene"])
         say(f"seed {one['seed']}: least {least['least']}; again: {least['again']}")
-        _write(one | least, told)
+        _write(one | least, found)
     return 1 if broken else 0
 
 
-def _write(one: dict[str, Any], told: dict[str, Any]) -> None:
+def _write(one: dict[str, Any], found: dict[str, Any]) -> None:
     seen = {other["seed"]: other for other in kept_result(NAME).get("seeds", ())} | {one["seed"]: one}
-    write_result(NAME, {"seeds": [seen[seed] for seed in sorted(seen)], "environment": told})
+    write_result(NAME, {"seeds": [seen[seed] for seed in sorted(seen)], "environment": found})
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -101,10 +101,10 @@ class Scene:
             damage(self._folder / "state", self.world.draw)
         self.service = self._started()
         if damaged:
-            self._generation = 0  # it may know nothing of what it was, and then must learn it anew
+            self._generation = 0  # it may know nothing of what it was, and then must learn it again
         elif self._generation:  # with its state damaged and no broker in reach it may have served nothing since
-            told = self.look()
-            must(told["partitions"] == ALL, f"what it had served was not served after a kill: {told}")
+            found = self.look()
+            must(found["partitions"] == ALL, f"what it had served was not served after a kill: {found}")
 
     def _started(self) -> ServiceProcess:
         service = ServiceProcess(*self._arguments, log=self._folder / "service.log")
@@ -143,12 +143,12 @@ def _played(seed: int) -> dict[str, Any]:
 def main(first: int = 1, count: int = SEEDS, at_once: int = 3) -> int:
     """Play the seeds, some at once, shrink what fails; `build/bench/chaos_service.json` holds those that are over."""
     seen: list[dict[str, Any]] = []
-    told = environment()
+    found = environment()
     with ThreadPoolExecutor(at_once) as pool:
         for one in as_completed([pool.submit(_played, seed) for seed in range(first, first + count)]):
             seen.append(one.result())
             seen.sort(key=lambda one: int(one["seed"]))
-            write_result("chaos_service", {"seeds": seen, "environment": told})
+            write_result("chaos_service", {"seeds": seen, "environment": found})
     return 1 if any(one["broken"] for one in seen) else 0
 
 
@@ -157,7 +157,7 @@ def section(result: dict[str, Any]) -> str:
     seeds = result["seeds"]
     failed = [one for one in seeds if one["broken"]]
     faults = Counter(fault for one in seeds for fault in one["faults"])
-    told = "".join(
+    found = "".join(
         f"\n- seed {one['seed']}: {', '.join(fault for fault, _ in one['least'])}: {one['broken'][:200]}"
         for one in failed
     )
@@ -167,7 +167,7 @@ def section(result: dict[str, Any]) -> str:
 `make chaos-service`: plans drawn from seeds, {faults.total()} faults in {len(seeds)} seeds, a service of its own for
 each. **{len(seeds) - len(failed)} of {len(seeds)} held**: the truth within {HEAL_SECONDS:g} s once all was healed,
 what was served served again after a kill, no generation back, no unexpected error.
-{told}
+{found}
 
 | fault | played |
 |---|---|

@@ -246,9 +246,9 @@ def _call_often(reader: KafkaDiscoveryStreamReader, start: dict[str, Any], secon
         reader.latestOffset(start, reader.getDefaultReadLimit())
         taken.append((time.perf_counter() - began) * 1_000)
         time.sleep(0.01)
-    told = summary(taken)
-    del told["values"]
-    return told
+    seen = summary(taken)
+    del seen["values"]
+    return seen
 
 
 CASES: dict[str, Callable[[], Result]] = {

@@ -133,10 +133,10 @@ def _exactly(client: socket.socket, count: int) -> bytes:
 
 def pipe() -> Result:
     """Bytes a second from one process to another, directly and through the endpoint in a third."""
-    told: multiprocessing.Queue[Any] = multiprocessing.Queue()
-    sink = multiprocessing.Process(target=_sink, args=(told,), daemon=True)
+    seen: multiprocessing.Queue[Any] = multiprocessing.Queue()
+    sink = multiprocessing.Process(target=_sink, args=(seen,), daemon=True)
     sink.start()
-    port = told.get(timeout=30)
+    port = seen.get(timeout=30)
     try:
         direct = [_send(port) for _ in range(3)]
         with _endpoint_to_port(port) as endpoint:
@@ -187,10 +187,10 @@ def _endpoint_to_port(port: int) -> Iterator[Endpoint]:
         endpoint.stop()
 
 
-def _sink(told: Any) -> None:
+def _sink(seen: Any) -> None:
     """Answer pulses, swallow the rest, and say "k" at its end."""
     listener = socket.create_server(("127.0.0.1", 0))
-    told.put(listener.getsockname()[1])
+    seen.put(listener.getsockname()[1])
 
     def swallow(client: socket.socket) -> None:
         buffer = bytearray(1 << 20)
@@ -208,15 +208,15 @@ def _sink(told: Any) -> None:
 
 
 def _send(port: int) -> float:
-    told: multiprocessing.Queue[float] = multiprocessing.Queue()
-    source = multiprocessing.Process(target=_source, args=(port, told))
+    seen: multiprocessing.Queue[float] = multiprocessing.Queue()
+    source = multiprocessing.Process(target=_source, args=(port, seen))
     source.start()
-    rate = told.get(timeout=300)
+    rate = seen.get(timeout=300)
     source.join()
     return rate
 
 
-def _source(port: int, told: Any) -> None:
+def _source(port: int, seen: Any) -> None:
     block = bytes(1 << 20)
     with socket.create_connection(("127.0.0.1", port)) as client:
         began = time.perf_counter()
@@ -224,7 +224,7 @@ def _source(port: int, told: Any) -> None:
             client.sendall(block)
         client.shutdown(socket.SHUT_WR)
         client.recv(1)
-        told.put(PIPE_BYTES / 1e6 / (time.perf_counter() - began))
+        seen.put(PIPE_BYTES / 1e6 / (time.perf_counter() - began))
 
 
 CASES: dict[str, Callable[[], Result]] = {"first_byte": first_byte, "many": many, "pipe": pipe}
@@ -280,8 +280,8 @@ def _quiet(result: Result) -> str:
     )
 
 
-def _times(told: dict[str, float]) -> str:
-    return f"p50 {told['p50']:.2f} ms, p99 {told['p99']:.2f} ms"
+def _times(seen: dict[str, float]) -> str:
+    return f"p50 {seen['p50']:.2f} ms, p99 {seen['p99']:.2f} ms"
 
 
 def main() -> None:

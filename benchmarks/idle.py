@@ -75,8 +75,8 @@ def start() -> Result:
         for number in range(COLD_STARTS):
             for source in (*_order(number), EMPTY):
                 cold[source].append(_in_new_application(cluster, source))
-    told = {source: {"cold": summary(cold[source]), **summary(warm[source][1:])} for source in (OURS, NATIVE)}
-    return {**told, EMPTY: {"cold": summary(cold[EMPTY])}}
+    seen = {source: {"cold": summary(cold[source]), **summary(warm[source][1:])} for source in (OURS, NATIVE)}
+    return {**seen, EMPTY: {"cold": summary(cold[EMPTY])}}
 
 
 def _order(number: int) -> tuple[str, str]:
@@ -140,8 +140,8 @@ def requests() -> Result:
             result[source] = {}
             for count in QUERIES:
                 with _options(source, cluster) as options:
-                    told = result[source][str(count)] = _count(cluster, spark, source, count, options)
-                say(f"{source}, {count} queries: {told}")
+                    seen = result[source][str(count)] = _count(cluster, spark, source, count, options)
+                say(f"{source}, {count} queries: {seen}")
                 time.sleep(3.0)
     return result
 
@@ -241,9 +241,9 @@ def section(result: Result) -> str:
         n = of[OURS]["cold"]["n"]
         rows += [_row(f"the same, first query of a new application, n = {n}", of, lambda r: _spread(r["cold"]))]
     if "overhead" in result:
-        told = result["overhead"]
-        rows += [_row("a trigger with ten records", told, lambda r: f"{r['trigger_milliseconds']['p50']:.0f} ms")]
-        rows += [_row("a query without records, trigger 200 ms", told, lambda r: f"{r['idle_cores']:.2f} cores")]
+        seen = result["overhead"]
+        rows += [_row("a trigger with ten records", seen, lambda r: f"{r['trigger_milliseconds']['p50']:.0f} ms")]
+        rows += [_row("a query without records, trigger 200 ms", seen, lambda r: f"{r['idle_cores']:.2f} cores")]
     head = ["| what | kafka-discovery | Spark's own source |", "|---|---|---|"]
     busy = _busy(result.get("start", {}))
     asked = _asked(result["requests"]) if "requests" in result else []
@@ -260,26 +260,26 @@ def _busy(of: Result) -> list[str]:
         for run in of.get("busy_runs", ())
     ]
     if one := of.get("cold_run_beside_empty"):
-        told = f"{one['ours']:.1f} s | {one['native']:.1f} s | {one['empty']:.1f} s"
-        lines += [f"| new application, load {one['load']}, n = 1 | {told} |"]
+        seen = f"{one['ours']:.1f} s | {one['native']:.1f} s | {one['empty']:.1f} s"
+        lines += [f"| new application, load {one['load']}, n = 1 | {seen} |"]
     head = ["| the same beside others' work | kafka-discovery | native | a Python source that does nothing |"]
     return [_BUSY_TEXT, "", *head, "|---|---|---|---|", *lines, ""] if lines else []
 
 
-def _asked(told: Result) -> list[str]:
+def _asked(seen: Result) -> list[str]:
     """Return the table of requests."""
-    sources = [s for s in (OURS, SERVED, NATIVE) if s in told]
+    sources = [s for s in (OURS, SERVED, NATIVE) if s in seen]
     head = f"| idle queries | {' | '.join(sources)} |"
     rows = [
-        f"| {count}, every {_trigger(told, count)} | "
-        f"{' | '.join(_rate(told[source].get(str(count)), count) for source in sources)} |"
+        f"| {count}, every {_trigger(seen, count)} | "
+        f"{' | '.join(_rate(seen[source].get(str(count)), count) for source in sources)} |"
         for count in QUERIES
     ]
     return [_REQUESTS_TEXT, "", head, "|---|" + "---|" * len(sources), *rows, ""]
 
 
-def _trigger(told: Result, count: int) -> str:
-    return str(told["triggers"][str(count)] if "triggers" in told else told["trigger"])
+def _trigger(seen: Result, count: int) -> str:
+    return str(seen["triggers"][str(count)] if "triggers" in seen else seen["trigger"])
 
 
 def _rate(found: Result | None, count: int) -> str:
@@ -290,8 +290,8 @@ def _rate(found: Result | None, count: int) -> str:
     return f"**{found['per_second']:.0f}/s**{short} ({kinds})"
 
 
-def _spread(told: Result) -> str:
-    return f"{told['p50']:.2f} s ({told['min']:.2f}-{told['max']:.2f})"
+def _spread(seen: Result) -> str:
+    return f"{seen['p50']:.2f} s ({seen['min']:.2f}-{seen['max']:.2f})"
 
 
 def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:

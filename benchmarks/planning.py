@@ -65,7 +65,7 @@ def _simulate(size: int) -> Result:
     feed = ScriptedFeed(_view(size))
     planner = Planner(feed, parse_options(_OPTIONS))
     text = json.dumps(planner.initial_offsets())
-    told: dict[str, list[float]] = {"idle": [], "one_percent": [], "all": [], "tasks": [], "report": [], "json": []}
+    seen: dict[str, list[float]] = {"idle": [], "one_percent": [], "all": [], "tasks": [], "report": [], "json": []}
     for _ in range(ROUNDS):
         start = json.loads(text)
         # First the share that grew, so that "idle" meets a plan that was made.
@@ -75,16 +75,16 @@ def _simulate(size: int) -> Result:
             gc.collect()  # else one of the three calls pays for what all the others left
             began = time.process_time()
             end = planner.latest_offsets(start, None)
-            told[name].append(_milliseconds(began))
-        told["report"].append(_timed(planner.report))
-        told["tasks"].append(_timed(lambda s=start, e=end: planner.tasks(s, e)))  # type: ignore[misc]
+            seen[name].append(_milliseconds(began))
+        seen["report"].append(_timed(planner.report))
+        seen["tasks"].append(_timed(lambda s=start, e=end: planner.tasks(s, e)))  # type: ignore[misc]
         began = time.process_time()
         text = json.dumps(end)
         json.loads(text)
-        told["json"].append(_milliseconds(began))
-    result: Result = {f"{name}_milliseconds": _short(values) for name, values in told.items()}
+        seen["json"].append(_milliseconds(began))
+    result: Result = {f"{name}_milliseconds": _short(values) for name, values in seen.items()}
     result["offsets_bytes"] = len(text)
-    say(f"{size} partitions: " + ", ".join(f"{name} {_short(values)['p50']} ms" for name, values in told.items()))
+    say(f"{size} partitions: " + ", ".join(f"{name} {_short(values)['p50']} ms" for name, values in seen.items()))
     return result
 
 
@@ -99,9 +99,9 @@ def _milliseconds(began: float) -> float:
 
 
 def _short(values: Sequence[float]) -> Result:
-    told = summary(values)
-    del told["values"]
-    return told
+    seen = summary(values)
+    del seen["values"]
+    return seen
 
 
 def _view(size: int) -> FeedView:
@@ -182,8 +182,8 @@ def _durations(spark: SparkSession, bootstrap: str, source: str, size: int) -> R
         while len(with_rows) < BATCHES and query.isActive and time.monotonic() < deadline:
             fill(bootstrap, "t000", 100, 1)
             time.sleep(1.0)
-            told = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
-            with_rows = [p["durationMs"] for p in told if p["numInputRows"] > 0]
+            seen = [p if isinstance(p, dict) else json.loads(p.json) for p in query.recentProgress]
+            with_rows = [p["durationMs"] for p in seen if p["numInputRows"] > 0]
     if not with_rows:
         raise SystemExit(f"benchmarks.planning: {source} finished no batch with rows in 300 s: {query.exception()}")
     names = ("latestOffset", "queryPlanning", "getBatch", "addBatch", "triggerExecution")
@@ -201,16 +201,16 @@ def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     head = "| partitions | latestOffset, idle | 1 % grew | all grew | cut into tasks | JSON there and back |"
     rows = [
-        f"| {int(size):,} | " + " | ".join(f"{told[f'{n}_milliseconds']['p50']:.2f} ms" for n in _NAMES) + " |"
-        for size, told in result.get("simulated", {}).items()
+        f"| {int(size):,} | " + " | ".join(f"{seen[f'{n}_milliseconds']['p50']:.2f} ms" for n in _NAMES) + " |"
+        for size, seen in result.get("simulated", {}).items()
     ]
     real_head = "| partitions | source | first trigger after | latestOffset | planning | whole trigger |"
     real = [
-        f"| {int(size):,} | `{source}` | {told['first_trigger_seconds']:.1f} s | "
-        + " | ".join(f"{told[n]['p50']:.0f} ms" for n in ("latestOffset", "queryPlanning", "triggerExecution"))
+        f"| {int(size):,} | `{source}` | {seen['first_trigger_seconds']:.1f} s | "
+        + " | ".join(f"{seen[n]['p50']:.0f} ms" for n in ("latestOffset", "queryPlanning", "triggerExecution"))
         + " |"
         for size, sources in (result.get("brokers", {}) | result.get("brokers_more", {})).items()
-        for source, told in sources.items()
+        for source, seen in sources.items()
     ]
     parts = ["## Planning", "", _TEXT, "", head, "|---|---|---|---|---|---|", *rows]
     parts += ["", _REAL_TEXT, "", real_head, "|---|---|---|---|---|---|", *real] if real else []

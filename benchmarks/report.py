@@ -44,8 +44,8 @@ def rows(result: dict[str, Any]) -> list[Row]:
 
     def gap(source: str) -> str:
         seconds = kill[source]["gap_seconds"]
-        told = f"{'> ' if seconds >= _WATCHED_SECONDS else ''}{_seconds(min(seconds, _WATCHED_SECONDS))}"
-        return told if kill[source]["alive"] else f"{told}, then dead"
+        seen = f"{'> ' if seconds >= _WATCHED_SECONDS else ''}{_seconds(min(seconds, _WATCHED_SECONDS))}"
+        return seen if kill[source]["alive"] else f"{seen}, then dead"
 
     def planned(name: str) -> str:
         return f"p50 {latest[name]['p50']:.2f} ms, p99 {latest[name]['p99']:.1f} ms"
@@ -120,7 +120,7 @@ def table(result: dict[str, Any]) -> str:
 
 def page(result: dict[str, Any]) -> str:
     """Return the whole page."""
-    told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    seen = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     return f"""# Benchmarks
 
 `make bench-core` runs every case on this machine and writes `build/bench/core.json`; one case:
@@ -145,7 +145,7 @@ What falls short, and why:
   processor time and then shares one interpreter with the loop's workers, which unpack the offsets of 333 partitions per
   leader five times a second. A shorter switch interval of the interpreter made it worse (11 ms).
 
-Environment: {told}.
+Environment: {seen}.
 """
 
 
@@ -157,11 +157,11 @@ def sections() -> str:
 
 def _section(path: Path) -> str:
     result = json.loads(path.read_text())
-    told = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    seen = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     module = importlib.import_module(f"benchmarks.{path.stem}")
     text: str = module.section(result)
     remarks = "\n".join(result.get("remarks", ()))
-    return "\n\n".join([text.rstrip(), *([remarks] if remarks else ()), f"Environment: {told}.\n"])
+    return "\n\n".join([text.rstrip(), *([remarks] if remarks else ()), f"Environment: {seen}.\n"])
 
 
 def draw() -> None:

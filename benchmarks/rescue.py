@@ -171,20 +171,20 @@ def restart() -> Result:
         cluster.kill(removed)
         say(f"with all brokers: first batch {usual} s after the command; now {listed} are removed")
         living = ",".join(cluster.address(broker) for broker in cluster.broker_ids if broker not in removed)
-        told: Result = {"with_all_brokers": usual, "one_after_the_other": True}
+        seen: Result = {"with_all_brokers": usual, "one_after_the_other": True}
         with _started(folder, before, "without", listed, protected=False) as helpless:
             time.sleep(QUIET_AFTER_SECONDS)  # from here on it only waits: each of the others has the machine to itself
             with endpoint_to(listed, state_dir=state) as running:
                 lists = {"living_list": living, "run": listed, "endpoint": running.endpoint.address}
                 for kind, servers in lists.items():
                     with _started(folder, before, kind, servers, protected=kind == "run") as job:
-                        told[kind] = job.first_batch_seconds(FIRST_BATCH_SECONDS)
-            say(f"first batches after {told}; now waiting for the end of the one without help")
-            told["without_dies_after"] = helpless.dies_after_seconds(DEAD_WATCH_SECONDS)
-            told["without_batches"] = helpless.batches()
-            told["without_died_of"] = helpless.died_of()
-    say(f"{told}")
-    return told
+                        seen[kind] = job.first_batch_seconds(FIRST_BATCH_SECONDS)
+            say(f"first batches after {seen}; now waiting for the end of the one without help")
+            seen["without_dies_after"] = helpless.dies_after_seconds(DEAD_WATCH_SECONDS)
+            seen["without_batches"] = helpless.batches()
+            seen["without_died_of"] = helpless.died_of()
+    say(f"{seen}")
+    return seen
 
 
 @contextlib.contextmanager
@@ -256,16 +256,16 @@ def incident() -> Result:
 
 def _each(starts: dict[str, list[Submitted]], ask: Callable[[Submitted], float | None]) -> dict[str, float | None]:
     """Ask the newest job of each kind, all at the same time."""
-    told: dict[str, float | None] = {}
+    seen: dict[str, float | None] = {}
     threads = [
-        threading.Thread(target=lambda kind=kind, job=jobs[-1]: told.update({kind: ask(job)}))
+        threading.Thread(target=lambda kind=kind, job=jobs[-1]: seen.update({kind: ask(job)}))
         for kind, jobs in starts.items()
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return told
+    return seen
 
 
 CASES: dict[str, Callable[[], Result]] = {"restart": restart, "incident": incident}
@@ -320,8 +320,8 @@ def _incident_section(one: Result) -> list[str]:
     ]
 
 
-def _both(told: dict[str, Any]) -> str:
-    return " | ".join(_word(told[kind]) for kind in ("run", "without"))
+def _both(seen: dict[str, Any]) -> str:
+    return " | ".join(_word(seen[kind]) for kind in ("run", "without"))
 
 
 def _word(value: object) -> str:

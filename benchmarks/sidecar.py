@@ -57,10 +57,10 @@ def settled(one: ServiceProcess, partitions: int) -> int:
     eventually(lambda: one.json("/v1/status").get("partitions") == partitions, 120, "all partitions")
     eventually(lambda: one.json("/v1/status")["parked"] == 0, 120, "all offsets")
     while True:
-        told = one.json("/v1/status")["generation"]
+        found = one.json("/v1/status")["generation"]
         time.sleep(6)  # topic ids come every five seconds, and the first ones make a generation
-        if told == one.json("/v1/status")["generation"]:
-            return int(told)
+        if found == one.json("/v1/status")["generation"]:
+            return int(found)
 
 
 def when_started(one: ServiceProcess) -> Any:
@@ -151,19 +151,19 @@ def real(folder: Path) -> dict[str, Any]:
         cluster.create_topic("small", SMALL)
         with serving(cluster.bootstrap_servers, folder) as one:
             settled(one, PARTITIONS)
-            told: dict[str, Any] = {"partitions": PARTITIONS, "cpu_percent_at_rest": cpu_percent(one)}
-            told["resident_megabytes"] = round(resident_mb(one.pid), 1)
+            found: dict[str, Any] = {"partitions": PARTITIONS, "cpu_percent_at_rest": cpu_percent(one)}
+            found["resident_megabytes"] = round(resident_mb(one.pid), 1)
             for name, wanted in READERS.items():
-                told[f"cpu_percent_with_{name}"] = with_reader(one, wanted)
-            told["resident_megabytes_after_readers"] = round(resident_mb(one.pid), 1)
-            told |= scrapes(one)
+                found[f"cpu_percent_with_{name}"] = with_reader(one, wanted)
+            found["resident_megabytes_after_readers"] = round(resident_mb(one.pid), 1)
+            found |= scrapes(one)
             cluster.pause(cluster.broker_ids)
             try:
                 eventually(lambda: one.json("/v1/status")["state"] not in {"fresh", "cold"}, 60, "the view to age")
-                told["frozen"] = scrapes(one)
+                found["frozen"] = scrapes(one)
             finally:
                 cluster.resume(cluster.broker_ids)
-    return told
+    return found
 
 
 def with_reader(one: ServiceProcess, wanted: str) -> float:
@@ -182,9 +182,9 @@ def with_reader(one: ServiceProcess, wanted: str) -> float:
 
 def follow(one: ServiceProcess, over: threading.Event, wanted: str) -> None:
     """Ask for what changed, as a query does."""
-    told: dict[str, Any] = {"version": 0, "epoch": ""}
+    found: dict[str, Any] = {"version": 0, "epoch": ""}
     while not over.is_set():
-        told = one.json(f"/v1/follow?version={told['version']}&epoch={told['epoch']}&wait=1s{wanted}")
+        found = one.json(f"/v1/follow?version={found['version']}&epoch={found['epoch']}&wait=1s{wanted}")
 
 
 def cpu_percent(one: ServiceProcess) -> float:
@@ -199,9 +199,9 @@ def kills(folder: Path) -> dict[str, Any]:
     generation, epochs, backwards = 0, set(), 0
     for round_number in range(KILLS):
         with service(folder, 1, "fast") as one:
-            told = when_started(one)
-            backwards += told["generation"] < generation
-            epochs.add(told["epoch"])
+            found = when_started(one)
+            backwards += found["generation"] < generation
+            epochs.add(found["epoch"])
             until = time.monotonic() + random.uniform(0.05, 0.6)
             size = 4
             while time.monotonic() < until:
@@ -229,10 +229,12 @@ def load(folder: Path) -> dict[str, Any]:
         ) as client:
 
             async def follow() -> None:
-                told: dict[str, Any] = {"version": 0, "epoch": ""}
+                found: dict[str, Any] = {"version": 0, "epoch": ""}
                 while True:
-                    answer = await client.get("/v1/follow", params={"version": told["version"], "epoch": told["epoch"]})
-                    told = answer.json()
+                    answer = await client.get(
+                        "/v1/follow", params={"version": found["version"], "epoch": found["epoch"]}
+                    )
+                    found = answer.json()
 
             tasks = [asyncio.ensure_future(follow()) for _ in range(followers)]
             before = await asyncio.to_thread(_cycles, one)
@@ -255,7 +257,7 @@ def _cycles(one: ServiceProcess) -> float:
 
 def section(result: dict[str, Any]) -> str:
     """Return these figures as a section of the benchmarks' page."""
-    crowd, load_told, killed = (result[name] for name in ("watchers", "load", "kills"))
+    crowd, load_text, killed = (result[name] for name in ("watchers", "load", "kills"))
     rows = [
         (
             f"{crowd['watchers']:,} watchers, one change: the last has it after the first, after the change",
@@ -265,7 +267,7 @@ def section(result: dict[str, Any]) -> str:
         ("memory of a waiter", f"{crowd['kilobytes_per_waiter']} kB", "-"),
         (
             "metadata rounds a second with 1 and with 50 followers",
-            f"{load_told['1_followers']} and {load_told['50_followers']}",
+            f"{load_text['1_followers']} and {load_text['50_followers']}",
             "equal",
         ),
         (
@@ -275,14 +277,14 @@ def section(result: dict[str, Any]) -> str:
         ),
     ]
     for name, memory, scrape in (("rest_1_000", "90 MB, <= 2 %", "< 20 ms"), ("rest_50_000", "250 MB", "-")):
-        told = result[name]
+        found = result[name]
         rows += [
             (
-                f"at rest, {told['partitions']:,} partitions: memory and CPU",
-                f"{told['resident_megabytes']} MB, {told['cpu_percent_of_a_core']} % of a core",
+                f"at rest, {found['partitions']:,} partitions: memory and CPU",
+                f"{found['resident_megabytes']} MB, {found['cpu_percent_of_a_core']} % of a core",
                 f"<= {memory}",
             ),
-            ("a scrape of them", f"{told['scrape_milliseconds_p50']} ms", scrape),
+            ("a scrape of them", f"{found['scrape_milliseconds_p50']} ms", scrape),
         ]
     brokers, frozen = result["real"], result["real"]["frozen"]
     rows += [
@@ -301,13 +303,13 @@ def section(result: dict[str, Any]) -> str:
     return f"## The service\n\n{_TEXT}\n\n| what | seen | target |\n|---|---|---|\n{table}\n"
 
 
-def _percent(told: dict[str, Any], who: str) -> str:
-    seen = told.get(f"cpu_percent_with_{who}")
+def _percent(found: dict[str, Any], who: str) -> str:
+    seen = found.get(f"cpu_percent_with_{who}")
     return "not measured yet" if seen is None else f"{seen} % of a core"
 
 
-def _scrape(told: dict[str, Any]) -> str:
-    return f"{told['scrape_milliseconds_p50']} ms, {told['scrape_milliseconds_max']} ms"
+def _scrape(found: dict[str, Any]) -> str:
+    return f"{found['scrape_milliseconds_p50']} ms, {found['scrape_milliseconds_max']} ms"
 
 
 _TEXT = """`make bench-sidecar`. Except for the rows of real brokers, Kafka is played inside the service's process, so

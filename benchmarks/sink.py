@@ -345,10 +345,10 @@ def _latency_lines(result: Result) -> Iterator[str]:
     for kind, words in kinds.items():
         if found := result.get("small", {}).get(kind):
             ours, native = found[OURS]["p50"], found[NATIVE]["p50"]
-            told = f"{ours - native:+.0f} ms"
+            reported = f"{ours - native:+.0f} ms"
             if EMPTY in found:
-                told += f"; {ours - found[EMPTY]['p50']:+.0f} ms beside a Python sink that does nothing"
-            yield f"| {words}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {told} |"
+                reported += f"; {ours - found[EMPTY]['p50']:+.0f} ms beside a Python sink that does nothing"
+            yield f"| {words}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {reported} |"
     if found := result.get("visible"):
         ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
         yield f"| trigger to visible, read_committed reader | {ours} | {native} | - |"

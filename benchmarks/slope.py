@@ -50,23 +50,23 @@ class Series:
         return found
 
 
-def grows(told: Mapping[str, Any]) -> bool:
+def grows(seen: Mapping[str, Any]) -> bool:
     """Tell whether one of `Series.slopes` is sure to grow."""
-    return told["an_hour"] is not None and Slope(an_hour=told["an_hour"], either_way=told["either_way"]).grows
+    return seen["an_hour"] is not None and Slope(an_hour=seen["an_hour"], either_way=seen["either_way"]).grows
 
 
 def table(slopes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the lines of a table of `Series.slopes`."""
-    if all(told["an_hour"] is None for told in slopes.values()):
+    if all(seen["an_hour"] is None for seen in slopes.values()):
         return ["Too few samples to tell what grows."]
     return [
         "| | median | an hour (95 %) | grows |",
         "|---|---|---|---|",
         *(
-            f"| {title} | {told['median']:g} | {told['an_hour']:+g} ± {told['either_way']:g} "
-            f"| {'**yes**' if grows(told) else 'no'} |"
-            for title, told in slopes.items()
-            if told["an_hour"] is not None
+            f"| {title} | {seen['median']:g} | {seen['an_hour']:+g} ± {seen['either_way']:g} "
+            f"| {'**yes**' if grows(seen) else 'no'} |"
+            for title, seen in slopes.items()
+            if seen["an_hour"] is not None
         ),
     ]
 
@@ -90,12 +90,12 @@ def slope(
     Runs: anywhere (pure).
     """
     begin = int(len(values) * warm_up)
-    times, told = seconds[begin:], values[begin:]
-    if blocks < _LEAST_BLOCKS or len(told) < blocks:
+    times, seen = seconds[begin:], values[begin:]
+    if blocks < _LEAST_BLOCKS or len(seen) < blocks:
         return None
-    edges = [len(told) * index // blocks for index in range(blocks + 1)]
+    edges = [len(seen) * index // blocks for index in range(blocks + 1)]
     x = [statistics.fmean(times[a:b]) / 3600 for a, b in itertools.pairwise(edges)]
-    y = [statistics.fmean(told[a:b]) for a, b in itertools.pairwise(edges)]
+    y = [statistics.fmean(seen[a:b]) for a, b in itertools.pairwise(edges)]
     line = statistics.linear_regression(x, y)
     free = blocks - 2
     left = sum((b - line.intercept - line.slope * a) ** 2 for a, b in zip(x, y, strict=True))

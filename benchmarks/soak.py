@@ -59,11 +59,11 @@ def sample(jvm: int) -> Sample:
     family = {pid: command_line(pid) for pid in descendants(jvm)}
     runners = [pid for pid, command in family.items() if _RUNNER in command]
     workers = [pid for pid, command in family.items() if _WORKER in command]
-    told: Sample = {"processes": float(len(family))}
+    seen: Sample = {"processes": float(len(family))}
     for name, measure in MEASURES.items():
-        told[f"runner_{name}"] = max((measure(pid) for pid in runners), default=0.0)
-        told[f"worker_{name}"] = max((measure(pid) for pid in workers), default=0.0)
-    return told
+        seen[f"runner_{name}"] = max((measure(pid) for pid in runners), default=0.0)
+        seen[f"worker_{name}"] = max((measure(pid) for pid in workers), default=0.0)
+    return seen
 
 
 def growth(samples: Sequence[Sample]) -> Sample:
@@ -105,19 +105,19 @@ def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     head = ["| process | peak | growth, last third over middle third |", "|---|---|---|"]
     rows = [
-        f"| {who} | {_told(result['peak'], who, '.0f')} | {_told(result['growth'], who, '+.1f')} |"
+        f"| {who} | {_seen(result['peak'], who, '.0f')} | {_seen(result['growth'], who, '+.1f')} |"
         for who in ("runner", "worker")
     ]
-    told = (
+    seen = (
         f"`make soak-source`, {result['seconds']:.0f} s under load: {result['leader_moves']} times one of",
         f"three brokers was killed and started again. The query {'lived' if result['alive'] else 'DIED'} and read",
         f"{result['rows']:,} rows. The runner is the driver-side process with the discovery loop.",
     )
-    text = "\n".join(told)
+    text = "\n".join(seen)
     return "\n".join(("## Soak", "", text, "", *head, *rows, ""))
 
 
-def _told(values: Sample, who: str, form: str) -> str:
+def _seen(values: Sample, who: str, form: str) -> str:
     words = {"mib": "MiB", "threads": "threads", "files": "open files"}
     return ", ".join(f"{values[f'{who}_{name}']:{form}} {word}" for name, word in words.items())
 

@@ -42,12 +42,12 @@ def soak(minutes: float, seed: int) -> Result:
         began = time.monotonic()
         while not broken and time.monotonic() - began < minutes * 60:
             plan = drawn(draw.randrange(1 << 30), FAULTS, least=1, most=3)
-            told = stage.play(plan)
-            broken = told["broken"]
-            rounds.append({"faults": [fault for fault, _ in plan], **told})
+            done = stage.play(plan)
+            broken = done["broken"]
+            rounds.append({"faults": [fault for fault, _ in plan], **done})
             if not broken:
-                series.add(time.monotonic() - began, sample(stage.scene) | {"visible again after, s": told["progress"]})
-                say(f"round {len(rounds)}, {rounds[-1]['faults']}: {told['seconds']} s, visible {told['progress']} s")
+                series.add(time.monotonic() - began, sample(stage.scene) | {"visible again after, s": done["progress"]})
+                say(f"round {len(rounds)}, {rounds[-1]['faults']}: {done['seconds']} s, visible {done['progress']} s")
         broken = broken or stage.finish()
     ended = sum(len(one["ended"]) for one in rounds)
     return {
@@ -84,7 +84,7 @@ def _kilobytes(folders: Sequence[Path]) -> float:
 def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     held = "every promise held each time" if not result["broken"] else f"the last one did not hold: {result['broken']}"
-    grown = [title for title, told in result["slopes"].items() if grows(told)]
+    grown = [title for title, done in result["slopes"].items() if grows(done)]
     return "\n".join(
         [
             "## Source, service and sink for hours",
@@ -104,8 +104,8 @@ def section(result: Result) -> str:
 
 def main(minutes: float = MINUTES, seed: int = 1) -> int:
     """Run, write `build/bench/soak_joint.json`, tell; 1 where a promise did not hold."""
-    told = environment()
-    result = {**soak(minutes, seed), "environment": told}
+    done = environment()
+    result = {**soak(minutes, seed), "environment": done}
     say(f"written to {write_result('soak_joint', result)}")
     print(section(result))
     return 1 if result["broken"] else 0

@@ -157,10 +157,10 @@ class Watch:
         asked = []
         for _ in range(_ASKED):
             began = time.perf_counter()
-            told = self._service.json("/v1/status")
+            found = self._service.json("/v1/status")
             asked.append((time.perf_counter() - began) * 1000)
-        self.went_back += told["generation"] < self._generation
-        self._generation = told["generation"]
+        self.went_back += found["generation"] < self._generation
+        self._generation = found["generation"]
         state = sum(file.stat().st_size for file in self._state.rglob("*") if file.is_file()) / 1000
         seen = (resident_mib(pid), threads(pid), descriptors(pid), state, statistics.median(asked))
         self.series.add(time.monotonic() - self._began, dict(zip(MEASURES, seen, strict=True)))
@@ -180,14 +180,14 @@ def _following(service: ServiceProcess) -> ExitStack:
 
 
 def _follow(service: ServiceProcess, ended: threading.Event) -> None:
-    told: dict[str, Any] = {"version": 0, "epoch": ""}
+    found: dict[str, Any] = {"version": 0, "epoch": ""}
     with httpx.Client(base_url=service.api, timeout=35, trust_env=False) as client:
         while not ended.is_set():
             try:
                 answer = client.get(
-                    "/v1/follow", params={"version": told["version"], "epoch": told["epoch"], "wait": "5s"}
+                    "/v1/follow", params={"version": found["version"], "epoch": found["epoch"], "wait": "5s"}
                 )
-                told = answer.json() if answer.is_success else told
+                found = answer.json() if answer.is_success else found
             except httpx.HTTPError:
                 ended.wait(0.5)
 
@@ -204,12 +204,12 @@ def is_true(service: ServiceProcess, world: World) -> bool:
     status = service.json("/v1/status")
     if (status["state"], status["brokers"]["healthy"], status["parked"]) != ("fresh", BROKERS, 0):
         return False
-    told = {
+    found = {
         (topic, partition["partition"]): partition["leader_id"]
         for topic in sorted({name for name, _ in world.leaders})
         for partition in service.json(f"/v1/topics/{topic}")["partitions"]
     }
-    return told == world.leaders
+    return found == world.leaders
 
 
 def section(result: Result) -> str:

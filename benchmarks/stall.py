@@ -166,8 +166,12 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
             query.wait(lambda w: len(w.batches) >= 3 * _WARM_BATCHES, 90)
             quiet = query.longest_gap(query.batches[_WARM_BATCHES][0], query.batches[-1][0])
             seen = [_round(cluster, reader, plain, step, number) for number, step in enumerate(plan(rounds), start=1)]
-        told = {"rounds": seen, "gap_seconds": summary([r["gap_seconds"] for r in seen])}
-        return told | {"gap_before_seconds": round(quiet, 3), "deaths": len(reader.runs) - 1, **_check(reader, cluster)}
+        reported = {"rounds": seen, "gap_seconds": summary([r["gap_seconds"] for r in seen])}
+        return reported | {
+            "gap_before_seconds": round(quiet, 3),
+            "deaths": len(reader.runs) - 1,
+            **_check(reader, cluster),
+        }
 
 
 def _round(cluster: LocalKafka, reader: Reader, plain: Plain, step: Round, number: int) -> dict[str, Any]:
@@ -237,7 +241,7 @@ _COLUMNS = (
 
 def section(result: dict[str, Any]) -> str:
     """Return what a run has to say, for the page of all benchmarks."""
-    lines = [_line(name, result[name]) for name in _told(result)]
+    lines = [_line(name, result[name]) for name in _reported(result)]
     return "\n".join(
         [
             "## Two of six brokers killed under load",
@@ -266,7 +270,7 @@ def section(result: dict[str, Any]) -> str:
     )
 
 
-def _told(result: dict[str, Any]) -> list[str]:
+def _reported(result: dict[str, Any]) -> list[str]:
     return [name for name in CASES if name in result]
 
 
@@ -316,7 +320,7 @@ def chart(result: dict[str, Any]) -> str:
             values=tuple(r["gap_seconds"] for r in result[name]["rounds"]),
             censored=tuple(r["censored"] for r in result[name]["rounds"]),
         )
-        for name in _told(result)
+        for name in _reported(result)
     ]
     return strips("Gap after kill -9 of two of six brokers, each round", rows, unit="s")
 

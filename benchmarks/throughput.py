@@ -1,6 +1,6 @@
 """How fast a whole Spark query reads: `make bench-source`, or one case: `python -m benchmarks.throughput 100B-6p`.
 
-Both sources in one run on the same topic, alternating; the first pair is cold and told apart. Records come from a plain
+Both sources in one run on the same topic, alternating; the first pair is cold and apart. Records come from a plain
 producer into a fresh topic; brokers, producer and Spark share the machine. A query reads its topic in one batch; in the
 steady cases in four, of which the first is left out, since in it every source builds its consumers.
 """
@@ -71,7 +71,7 @@ def _aggregate(frame: DataFrame) -> DataFrame:
 
 
 _ROOM = (("spark.kafka.consumer.cache.capacity", "128"),)
-"""Spark's own source keeps 64 consumers by default and would build a hundred anew in each batch."""
+"""Spark's own source keeps 64 consumers by default and would build a hundred again in each batch."""
 
 CASES = {
     "100B-6p": Case(value_bytes=100, partitions=6, rows=12_000_000),

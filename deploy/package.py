@@ -84,10 +84,10 @@ def _copy(source: Path, target: Path) -> None:
 def _last_commit() -> str:
     command = ["git", "log", "-1", "--format=%ct"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_SECONDS).stdout
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_SECONDS).stdout
     except FileNotFoundError:  # no Git; one that hangs is an error, or the same commit would give other bytes
-        told = ""
-    return told.strip() or "315532800"  # 1980, where zip's time begins
+        answer = ""
+    return answer.strip() or "315532800"  # 1980, where zip's time begins
 
 
 def main() -> None:

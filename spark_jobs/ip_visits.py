@@ -81,12 +81,12 @@ def visits(records: DataFrame, options: VisitsOptions) -> DataFrame:
     ip_is_sound = F.length("ip").between(1, _MOST_CHARACTERS)
     ts_is_sound = F.col("ts").between(F.lit(_EARLIEST).cast("timestamp"), F.current_timestamp() + F.expr(_MAX_AHEAD))
     is_sound = F.coalesce(ip_is_sound & ts_is_sound, F.lit(False))
-    told = parsed.observe("records", F.count(F.lit(1)).alias("all"), F.count_if(~is_sound).alias("malformed")).where(
+    kept = parsed.observe("records", F.count(F.lit(1)).alias("all"), F.count_if(~is_sound).alias("malformed")).where(
         is_sound
     )
     lateness = f"{int(options.allowed_lateness_seconds * 1_000)} milliseconds"
     length = f"{int(options.window_seconds * 1_000)} milliseconds"
-    counted = told.withWatermark("ts", lateness).groupBy(F.window("ts", length), "ip").agg(F.count("*").alias("visits"))
+    counted = kept.withWatermark("ts", lateness).groupBy(F.window("ts", length), "ip").agg(F.count("*").alias("visits"))
     return counted.select(
         F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "ip", "visits"
     )
@@ -94,11 +94,11 @@ def visits(records: DataFrame, options: VisitsOptions) -> DataFrame:
 
 def _time(text: Column, json: Column, line: Column) -> Column:
     """ISO 8601 text, milliseconds since the epoch, or the time of a log line."""
-    told = F.try_variant_get(json, "$.ts", "string")
+    kept = F.try_variant_get(json, "$.ts", "string")
     number = F.try_variant_get(json, "$.ts", "bigint")
     logged = F.try_to_timestamp(F.regexp_extract(text, _LOG_LINE, 2), F.lit(_LOG_TIME))
     return F.when(line, logged).otherwise(
-        F.coalesce(F.timestamp_millis(F.when(number.between(0, 253_402_300_799_999), number)), F.try_to_timestamp(told))
+        F.coalesce(F.timestamp_millis(F.when(number.between(0, 253_402_300_799_999), number)), F.try_to_timestamp(kept))
     )
 
 

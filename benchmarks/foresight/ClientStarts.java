@@ -52,7 +52,7 @@ public class ClientStarts {
                 properties.setProperty("bootstrap.servers", servers);
                 start(what, "", properties);
             } catch (Exception failure) {
-                System.err.println("warm-up: " + told(failure));
+                System.err.println("warm-up: " + reported(failure));
             }
         }
     }
@@ -63,7 +63,7 @@ public class ClientStarts {
         try {
             start(parts[1], parts[2], properties(parts));
         } catch (Throwable failure) {
-            error = told(failure);
+            error = reported(failure);
         }
         double seconds = (System.nanoTime() - begin) / 1e9;
         synchronized (System.out) {
@@ -121,7 +121,7 @@ public class ClientStarts {
         return found;
     }
 
-    private static String told(Throwable failure) {
+    private static String reported(Throwable failure) {
         Throwable cause = failure instanceof java.util.concurrent.ExecutionException ? failure.getCause() : failure;
         StringBuilder text = new StringBuilder(cause.getClass().getSimpleName() + ": " + cause.getMessage());
         if (cause.getCause() != null) {

@@ -11,7 +11,7 @@ removals are drawn, the doctor and the removal gate say what will happen, then r
 killed. The doctor sees addresses only, not what was drawn. A prediction of 0 or 100 % is right if every start ends
 so; any other if the share that failed is not one that it would bring less than once in a thousand times. Times are
 means over all starts, failed ones included; under a second counts as one. A removal is right if exactly those uses
-broke (reading, writing with acks=all, groups) that were foretold."""
+broke (reading, writing with acks=all, groups) that were predicted."""
 
 
 def section(result: Mapping[str, Any]) -> str:
@@ -26,7 +26,7 @@ def section(result: Mapping[str, Any]) -> str:
         "|---|---|---|",
         *(_row(one) for one in lists),
         "",
-        "| removed of six brokers, client | broke, as foretold |",
+        "| removed of six brokers, client | broke, as predicted |",
         "|---|---|",
         *(f"| {one['leaving']}, {one['version']} | {_broken(one['predicted'], one['broken'])} |" for one in removals),
         "",
@@ -39,10 +39,10 @@ def _summary(result: Mapping[str, Any]) -> str:
     timely = sum(one["time_right"] for one in lists)
     gate = sum(one["predicted"] == one["broken"] for one in removals)
     return (
-        f"**{right} of {len(lists)} lists ended as foretold, {timely} within a factor of 1.5 of the time** "
+        f"**{right} of {len(lists)} lists ended as predicted, {timely} within a factor of 1.5 of the time** "
         f"({sum(one['starts'] for one in lists)} starts; with so few, {_by_chance(lists)} would miss it by chance "
         "if all predictions were true); "
-        f"**{gate} of {len(removals)} removals broke exactly what was foretold.**"
+        f"**{gate} of {len(removals)} removals broke exactly what was predicted.**"
     )
 
 

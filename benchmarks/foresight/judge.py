@@ -92,10 +92,10 @@ def missed_by_chance(forecast: Forecast, starts: int) -> float:
     variance = math.fsum(one.probability * (one.seconds - mean) ** 2 for one in forecast.starts) / starts
     if variance <= 0:
         return 0.0
-    told = statistics.NormalDist(mean, math.sqrt(variance))
+    seen = statistics.NormalDist(mean, math.sqrt(variance))
     least, most = max(mean, _FLOOR_SECONDS) / _FACTOR, max(mean, _FLOOR_SECONDS) * _FACTOR
-    too_short = told.cdf(least) if least > _FLOOR_SECONDS else 0.0
-    return too_short + 1 - told.cdf(most)
+    too_short = seen.cdf(least) if least > _FLOOR_SECONDS else 0.0
+    return too_short + 1 - seen.cdf(most)
 
 
 def likely(probability: float, trials: int, hits: int) -> bool:

@@ -72,6 +72,6 @@ class Account:
         """Count what a reader was given."""
         return self.seen.total()
 
-    def told(self) -> str:
+    def found(self) -> str:
         """Say what is missing."""
         return f"{len(self.owed)} acknowledged records are not visible: {sorted(self.owed)[:_SHOWN]}"

@@ -35,10 +35,10 @@ def follow(file: Path) -> None:
     """Set this process's wall clock by what the file says, whenever somebody looks at it."""
     right = time.time
 
-    def told() -> float:
+    def seen() -> float:
         return right() + int(file.read_text())
 
-    time.time = told
+    time.time = seen
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Faults:
             self._scene.loads[topic].partitions = range(total)
 
     def recreate(self) -> None:
-        """Delete a topic, read to its end or not, and make it anew under its name."""
+        """Delete a topic, read to its end or not, and recreate it under its name."""
         scene = self._scene
         self._have_living()
         scene.retire_load(scene.again)
@@ -121,8 +121,8 @@ class Faults:
     def damage_driver(self) -> None:
         """The same, with the source's and the sink's saved views damaged.
 
-        Spared are the ledger, which fails closed, and the topic ids: a topic made anew in the very moment in which the
-        driver dies and they are lost cannot be told from the old one.
+        Spared are the ledger, which fails closed, and the topic ids: a topic recreated in the very moment in which the
+        driver dies and they are lost cannot be distinguished from the old one.
         """
         self._scene.driver.kill()
         damage(self._scene.folder / "state", self.draw, spared="ids")

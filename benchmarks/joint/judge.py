@@ -60,7 +60,7 @@ class Judge:
         """
         scene = self._scene
         scene.owe()
-        progress = self._wait(scene.account.settled, PROGRESS_SECONDS, scene.account.told)
+        progress = self._wait(scene.account.settled, PROGRESS_SECONDS, scene.account.found)
         truth = self._wait(self._is_true, TRUTH_SECONDS, lambda: "the service does not say the truth")
         self._check_once(scene.account.seen)
         ends: dict[Place, int] = {}
@@ -68,7 +68,7 @@ class Judge:
             lambda: ends.update(self._ends(committed=False)) or ends, SETTLE_SECONDS, lambda: "nobody tells ends"
         )
         self._wait(lambda: self._stable(ends), SETTLE_SECONDS, lambda: f"a transaction is open before {ends}")
-        self._wait(self._as_many, SETTLE_SECONDS, self._told_processes)
+        self._wait(self._as_many, SETTLE_SECONDS, self._reported_processes)
         self._check_logs()
         return Held(round(truth, 1), round(progress, 1), scene.processes())
 
@@ -117,12 +117,12 @@ class Judge:
             status = service.json("/v1/status")
             if (status["state"], status["brokers"]["healthy"], status["parked"]) != ("fresh", brokers, 0):
                 return False
-            told = {
+            found = {
                 (topic, partition["partition"]): partition["leader_id"]
                 for topic in (*self._scene.sources, self._scene.target)
                 for partition in service.json(f"/v1/topics/{topic}")["partitions"]
             }
-            return told == self._scene.leaders()
+            return found == self._scene.leaders()
         except (httpx.HTTPError, KafkaException, KeyError, ValueError):
             return False  # one of them has just come up, or has not found a topic yet
 
@@ -142,7 +142,7 @@ class Judge:
             not self._processes or self._scene.processes() <= self._processes + _SPARE
         )
 
-    def _told_processes(self) -> str:
+    def _reported_processes(self) -> str:
         scene = self._scene
         return f"{scene.processes()} processes, {self._processes} at the beginning; {len(scene.executors())} executors"
 

@@ -1,7 +1,7 @@
 """The whole on one machine: five brokers, a service, a query on executors of its own, a load, a committed reader.
 
 Three topics are copied into one by a source with `discoveryUrl` and `sourceId` and the exactly-once sink: `kept` has
-three copies, `alone` one (a dead broker leaves partitions that nobody can read), `again` is deleted and made anew.
+three copies, `alone` one (a dead broker leaves partitions that nobody can read), `again` is deleted and recreated.
 Everything runs in processes of its own and may be killed; this one starts, watches and judges.
 """
 
@@ -143,7 +143,7 @@ class Scene:
         """Start the query, on its checkpoint."""
         state = {"kafka.bootstrap.servers": self.servers, "stateDir": str(self.folder / "state")}
         follows = {"discoveryUrl": self.service.api, "sourceId": self.name, "onTopicRecreated": "restart"}
-        # What a lane has committed of a topic that was then made anew cannot be read again for a replay.
+        # What a lane has committed of a topic that was then recreated cannot be read again for a replay.
         writes = {
             "topic": self.target,
             "sinkId": self.name,

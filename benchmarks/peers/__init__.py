@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.peers.report import chart as chart_of
-from benchmarks.peers.report import full_tables, told_cases
+from benchmarks.peers.report import full_tables, reported_cases
 
 _ABOUT = """\
 ## Beside its peers
@@ -40,4 +40,4 @@ def section(result: Mapping[str, Any]) -> str:
 
 def charts(result: Mapping[str, Any]) -> dict[str, str]:
     """Return a chart for each case, by file name."""
-    return {f"peers-{name}.svg": chart_of(name, result["cells"][name]) for name in told_cases(result)}
+    return {f"peers-{name}.svg": chart_of(name, result["cells"][name]) for name in reported_cases(result)}

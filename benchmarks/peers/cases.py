@@ -126,7 +126,7 @@ def restart_without_names(stage: Stage) -> Struck:
 
 
 def recreate(stage: Stage) -> Struck:
-    """Delete the topic and make it anew under its name; what comes then is marked."""
+    """Delete the topic and recreate it under its name; what comes then is marked."""
     stage.load.order("pause")
     time.sleep(_FLUSH_SECONDS)
     since = now()

@@ -72,7 +72,7 @@ def _cell(case: Case, name: str, cluster: LocalKafka, topic: str, folder: Path) 
         struck = case.strike(stage)
         until = _watch(case, stage, struck)
         (folder / "struck").write_text(f"{struck} until {until}\n")
-        said: dict[str, Any] = {"restarts": system.restarts(struck.since), "told": system.told(struck.since)}
+        said: dict[str, Any] = {"restarts": system.restarts(struck.since), "reported": system.reported(struck.since)}
         case.heal(stage)
         load.end()
         if not load.ended_well:

@@ -153,8 +153,8 @@ class System(ABC):
         """Count how often it started again by itself."""
 
     @abstractmethod
-    def told(self, since: float) -> str:
-        """Return what a user was told: the first line of the last failure, or the source's sentence."""
+    def reported(self, since: float) -> str:
+        """Return what was reported to a user: the first line of the last failure, or the source's sentence."""
 
     def kill(self) -> None:
         """End the job, not what runs beside it."""

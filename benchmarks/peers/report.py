@@ -14,7 +14,7 @@ _COUNTS = ("restarts", "lost", "unread", "repeated", "foreign")
 _TIMES = ("gap_seconds", "slowest_seconds", "recovered_seconds")
 _COLUMNS = (
     "system", "usual", "gap", "slowest partition", "read all again after", *_COUNTS, "the load's own",
-    "load average", "what the user was told",
+    "load average", "what was reported to the user",
 )  # fmt: skip
 _ENDLESS = float("inf")
 
@@ -27,7 +27,7 @@ _STYLE = (
 )
 
 
-def told_cases(result: Mapping[str, Any]) -> list[str]:
+def reported_cases(result: Mapping[str, Any]) -> list[str]:
     """Return the cases that were played, in their order."""
     return [name for name in CASE_TITLES if result["cells"].get(name)]
 
@@ -35,7 +35,7 @@ def told_cases(result: Mapping[str, Any]) -> list[str]:
 def short_table(result: Mapping[str, Any]) -> str:
     """Return the short table: gap and recovery of every system, what else went wrong, what was not played."""
     lines = [f"| what happens | {' | '.join(SYSTEM_TITLES.values())} |", "|---|" + "---|" * len(SYSTEM_TITLES)]
-    for name in told_cases(result):
+    for name in reported_cases(result):
         cells = result["cells"][name]
         shown = [_short(cells[one], one, cells.get(OURS)) if one in cells else "-" for one in SYSTEM_TITLES]
         lines.append(f"| {CASE_TITLES[name]} | {' | '.join(shown)} |")
@@ -60,7 +60,7 @@ def _counted(count: int, name: str) -> str:
 
 def full_tables(result: Mapping[str, Any]) -> str:
     """Return a table for each case."""
-    return "\n\n".join(_case_table(name, result["cells"][name]) for name in told_cases(result))
+    return "\n\n".join(_case_table(name, result["cells"][name]) for name in reported_cases(result))
 
 
 def _case_table(name: str, cells: Mapping[str, Cell]) -> str:
@@ -78,7 +78,7 @@ def _full(cell: Cell, system: str, ours: Cell | None) -> str:
     counts = [f"{cell[name]}{_STAR if _wins(cell, name, system, ours) else ''}" for name in _COUNTS]
     load = f"{cell['load_average'][0]:g}-{cell['load_average'][1]:g}"
     own = f"{cell['written_gap_seconds']:.1f} s, {cell['written_slowest_seconds']:.1f} s"
-    return f"| {' | '.join([SYSTEM_TITLES[system], *times, *counts, own, load, _plain(cell['told'])])} |"
+    return f"| {' | '.join([SYSTEM_TITLES[system], *times, *counts, own, load, _plain(cell['reported'])])} |"
 
 
 def _time(cell: Cell, name: str, system: str, ours: Cell | None) -> str:
@@ -112,7 +112,7 @@ def wins(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     names = (*_TIMES, *_COUNTS)
     return [
         (case, system, name)
-        for case in told_cases(result)
+        for case in reported_cases(result)
         for system, cell in result["cells"][case].items()
         for name in names
         if _wins(cell, name, system, result["cells"][case].get(OURS))

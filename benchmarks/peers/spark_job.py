@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.harness import NATIVE, spark_session
-from benchmarks.peers.told import BREAK
+from benchmarks.peers.reported import BREAK
 
 _AGAIN_SECONDS = 1.0
 _TRIGGER = "200 milliseconds"

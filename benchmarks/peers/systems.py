@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.harness import NATIVE, OURS
 from benchmarks.peers.flink import job_command
 from benchmarks.peers.program import Place, System, helper
-from benchmarks.peers.told import NOTHING, java_cause, short, spark_cause
+from benchmarks.peers.reported import NOTHING, java_cause, short, spark_cause
 from discovery.spark.progress.reports import line, read_reports
 from tests.support.ports import free_port
 
@@ -35,7 +35,7 @@ class Native(System):
         """Count the deaths of its query."""
         return sum(at > since for at, _ in self.program.events("died"))
 
-    def told(self, since: float) -> str:
+    def reported(self, since: float) -> str:
         """Return the exception it last died of."""
         died = [text for at, text in self.program.events("died") if at > since]
         return spark_cause(died[-1]) if died else NOTHING
@@ -70,9 +70,9 @@ class Ours(Native):
     def _state(self) -> Path:
         return self.place.folder / "state"
 
-    def told(self, since: float) -> str:
+    def reported(self, since: float) -> str:
         """Return the exception it last died of, else the source's sentence."""
-        died = super().told(since)
+        died = super().reported(since)
         sentences = [line(report) for report in read_reports(self._state)]
         return died if died != NOTHING else short(" / ".join(sentences))
 
@@ -111,7 +111,7 @@ class Flink(System):
         """Count the failures Flink tells of: it restarts after each, too quickly for its status to be asked."""
         return len(self._failures(since))
 
-    def told(self, since: float) -> str:
+    def reported(self, since: float) -> str:
         """Return the last failure as Flink's own API tells it: the innermost cause."""
         failures = self._failures(since)
         return java_cause(str(failures[-1]["stacktrace"])) if failures else NOTHING

@@ -12,7 +12,7 @@ CASE_TITLES = {
     "dead_list": "restart, all listed brokers removed",
     "names": "restart, all listed names gone",
     "foreign": "restart, listed addresses are another cluster's",
-    "recreated": "topic deleted and made anew",
+    "recreated": "topic deleted and recreated",
     "all_down": "all brokers down for 2 minutes",
     "rolling": "rolling restart of all six",
     "cut": "cut off from half of the brokers",

@@ -111,7 +111,7 @@ ALERTS = (
         for_seconds=0,
         condition=f"increase({P}shrink_blocked_total[<900s>]) > 0",
         summary="A loss of {{ $labels.reason }} in cluster {{ $labels.cluster }} was held back.",
-        description="{{ $labels.instance }} was told that {{ $labels.reason }} of cluster {{ $labels.cluster }}"
+        description="{{ $labels.instance }} received answers that {{ $labels.reason }} of cluster {{ $labels.cluster }}"
         " vanished, and kept them until it is confirmed. After a planned scale-in this ends by itself.",
     ),
     Alert(

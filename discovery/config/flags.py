@@ -48,10 +48,10 @@ def together(shared: type[Shared]) -> Callable[[Callable[Concatenate[Shared, Own
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
         options = [given[name].replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY) for name in given]
         options += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-        told: Any = functools.update_wrapper(run, command)
-        del told.__wrapped__  # Typer would look through to the command
-        told.__signature__ = inspect.Signature(options)
-        told.__annotations__ = {one.name: one.annotation for one in options}
+        flagged: Any = functools.update_wrapper(run, command)
+        del flagged.__wrapped__  # Typer would look through to the command
+        flagged.__signature__ = inspect.Signature(options)
+        flagged.__annotations__ = {one.name: one.annotation for one in options}
         return run
 
     return wrap

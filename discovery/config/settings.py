@@ -1,4 +1,4 @@
-"""What the service can be told, as frozen values that check themselves and each other.
+"""The service's configuration as frozen values that check themselves and each other.
 
 The names here are the names of the file; environment and command line spell the same names. `load.py` brings the
 layers together, `provenance.py` remembers who said what, `reference.py` writes the page.
@@ -194,7 +194,7 @@ class ClusterSettings(Section):
 
 
 class Settings(Section):
-    """Everything the service can be told."""
+    """The service's whole configuration."""
 
     state_dir: Path | None = Field(
         default=None, description="Folder of the last good views; the user's state folder if unset."

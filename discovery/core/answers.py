@@ -1,4 +1,4 @@
-"""What the loop is told: untrusted facts, each stamped by the caller of `decide` only through `now`."""
+"""What the loop learns: untrusted facts, each stamped by the caller of `decide` only through `now`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,13 +73,13 @@ class TopicIdsAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsAnswer:
-    """Offsets one leader told us. Partitions we asked for and that are absent here are unknown."""
+    """Offsets one leader reported. Partitions we asked for and that are absent here are unknown."""
 
     leader_id: BrokerId
     asked: tuple[TopicPartition, ...]
     offsets: Mapping[TopicPartition, PartitionOffsets]
     detail: str = ""
-    """Why nothing, or not all, was told."""
+    """Why nothing, or not all, was reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The heart: what we know and what we were told in; what we know now, what to do, and one sentence out.
+"""The heart: what we know and what was answered in; what we know now, what to do, and one sentence out.
 
 Theory of operation. `State` is everything the loop remembers. Workers ask Kafka and put answers into a queue; the loop
 hands them over in batches. Each answer moves the state by one of the functions below, which may add instructions.
@@ -191,7 +191,7 @@ def _on_bootstrap(turn: _Turn, answer: NewBootstrap) -> None:
 
 
 def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) -> None:
-    assert known.verdict is not None  # noqa: S101 - told by the caller
+    assert known.verdict is not None  # noqa: S101 - ensured by the caller
     if known.verdict is Verdict.FOREIGN_CLUSTER:
         turn.announce(EventKind.CLUSTER_MISMATCH, str(address), f"{address} {known.detail}")
     detail = f" ({known.detail})" if known.detail else ""
@@ -297,7 +297,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
     _learn(turn, brokers)
     returned = [topic.name for topic in answer.topics if topic.name in turn.state.absences]
     if old is not None and turn.state.confirmed_at is None:
-        # A saved view: its topics may have been made anew while nobody looked.
+        # A saved view: its topics may have been recreated while nobody looked.
         returned += [t.name for t in answer.topics if t.name in old.topics and t.name not in turn.state.topic_ids]
     turn.state = replace(
         turn.state,
@@ -310,9 +310,9 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
     _serve(turn, old, content)
 
 
-def _merge_brokers(turn: _Turn, told: tuple[Broker, ...]) -> tuple[Broker, ...]:
+def _merge_brokers(turn: _Turn, reported: tuple[Broker, ...]) -> tuple[Broker, ...]:
     held = {b.broker_id: b for b in turn.state.snapshot.brokers} if turn.state.snapshot else {}
-    named = {b.broker_id: b for b in told}
+    named = {b.broker_id: b for b in reported}
     gone = frozenset(held.keys() - named.keys())
     braked = brake(turn.state, gone, policy=turn.policy, now=turn.now)
     if braked.blocked:

@@ -137,7 +137,7 @@ class LoopState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
-    """A topic that vanished, remembered so that its return can be told from a recreation."""
+    """A topic that vanished, remembered to distinguish its return from a recreation."""
 
     topic: TopicMetadata
     since_wall: float

@@ -19,7 +19,7 @@ class OffsetBook:
     epoch: int = 0
     """Grows when everything in it was thrown away."""
 
-    def told(self, answer: OffsetsAnswer, *, now: float) -> "OffsetBook":
+    def with_answer(self, answer: OffsetsAnswer, *, now: float) -> "OffsetBook":
         """Return the book after one leader's answer.
 
         An answer may hold the end, the start or both; what it leaves out stays as it was. A partition that was asked
@@ -28,12 +28,12 @@ class OffsetBook:
         offsets = dict(self.offsets)
         unanswered = dict(self.unanswered)
         for partition in answer.asked:
-            told = answer.offsets.get(partition)
-            if told is None:
+            new = answer.offsets.get(partition)
+            if new is None:
                 unanswered.setdefault(partition, (now, answer.detail or "its leader did not tell"))
             else:
                 before = offsets.get(partition, _UNKNOWN)
-                if before != (merged := _merged(before, told)):
+                if before != (merged := _merged(before, new)):
                     offsets[partition] = merged
                 unanswered.pop(partition, None)
         return OffsetBook(offsets=offsets, unanswered=unanswered, epoch=self.epoch)
@@ -47,11 +47,11 @@ class OffsetBook:
         )
 
 
-def _merged(old: PartitionOffsets, told: PartitionOffsets) -> PartitionOffsets:
-    """Take what was told, field by field: written out, for it runs for every partition several times a second."""
+def _merged(old: PartitionOffsets, new: PartitionOffsets) -> PartitionOffsets:
+    """Take what was reported, field by field: written out, for it runs for every partition several times a second."""
     return PartitionOffsets(
-        start_offset=old.start_offset if told.start_offset is None else told.start_offset,
-        high_watermark=old.high_watermark if told.high_watermark is None else told.high_watermark,
-        last_stable_offset=old.last_stable_offset if told.last_stable_offset is None else told.last_stable_offset,
-        leader_epoch=old.leader_epoch if told.leader_epoch is None else told.leader_epoch,
+        start_offset=old.start_offset if new.start_offset is None else new.start_offset,
+        high_watermark=old.high_watermark if new.high_watermark is None else new.high_watermark,
+        last_stable_offset=old.last_stable_offset if new.last_stable_offset is None else new.last_stable_offset,
+        leader_epoch=old.leader_epoch if new.leader_epoch is None else new.leader_epoch,
     )

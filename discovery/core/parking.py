@@ -10,7 +10,7 @@ def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool
     Args:
         partition: From the snapshot.
         state: For the leader's address and verdict.
-        end_known: Whether an end offset was ever told for it.
+        end_known: Whether an end offset was ever reported for it.
         unanswered: Why its last offsets question stayed unanswered, or None.
 
     Runs: anywhere (pure).
@@ -27,5 +27,5 @@ def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool
     if unanswered is not None:
         return f"{name} does not tell its end offset: {unanswered}"
     if not end_known:
-        return f"{name} has not told its end offset yet"
+        return f"{name} has not reported its end offset yet"
     return None

@@ -80,9 +80,9 @@ class State:
     """(when, how many) brokers were dropped lately, so that many small steps do not pass the brake."""
     absences: Mapping[TopicName, Absence] = field(default_factory=dict)
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
-    """The newest ids told; metadata answers carry none."""
+    """The newest ids answered; metadata answers carry none."""
     doubts: Mapping[TopicName, Doubt] = field(default_factory=dict)
-    """Topics that may have been made anew: see `doubt.py`."""
+    """Topics that may have been recreated: see `doubt.py`."""
     metadata_failures: int = 0
     """In a row."""
     complaint: str = ""

@@ -1,7 +1,7 @@
-"""May a topic have been made anew behind our back? Plain metadata carries no topic id, and ids are asked seldom.
+"""May a topic have been recreated behind our back? Plain metadata carries no topic id, and ids are asked seldom.
 
 Three signs cost nothing: a topic that an answer missed is named again, an end or a leader epoch went back, and a topic
-is known from a saved view that nobody has confirmed yet. Then the id is asked at once, and until it was told the
+is known from a saved view that nobody has confirmed yet. Then the id is asked at once, and until it is answered the
 topic's offsets are shown to nobody: the new topic's would be taken for the old one's, so that its first records were
 skipped.
 """
@@ -19,10 +19,10 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Since when (monotonic), and whether an id was told that was asked for afterwards."""
+    """Since when (monotonic), and whether an id was answered that was asked for afterwards."""
 
     since: float
-    id_told: bool = False
+    id_answered: bool = False
 
 
 Doubts = Mapping[TopicName, Doubt]
@@ -35,15 +35,15 @@ def went_back(book: OffsetBook, answer: OffsetsAnswer) -> frozenset[TopicName]:
     """
     known = book.offsets
     return frozenset(
-        tp.topic for tp, told in answer.offsets.items() if (before := known.get(tp)) and _is_less(told, before)
+        tp.topic for tp, reported in answer.offsets.items() if (before := known.get(tp)) and _is_less(reported, before)
     )
 
 
-def _is_less(told: PartitionOffsets, before: PartitionOffsets) -> bool:
+def _is_less(reported: PartitionOffsets, before: PartitionOffsets) -> bool:
     pairs = (
-        (told.high_watermark, before.high_watermark),
-        (told.last_stable_offset, before.last_stable_offset),
-        (told.leader_epoch, before.leader_epoch),
+        (reported.high_watermark, before.high_watermark),
+        (reported.last_stable_offset, before.last_stable_offset),
+        (reported.leader_epoch, before.leader_epoch),
     )
     return any(now is not None and then is not None and now < then for now, then in pairs)
 
@@ -53,7 +53,7 @@ def raised(doubts: Doubts, topics: Iterable[TopicName], *, now: float) -> Doubts
 
     Runs: anywhere (pure).
     """
-    fresh = {t: Doubt(since=now) for t in topics if t not in doubts or doubts[t].id_told}
+    fresh = {t: Doubt(since=now) for t in topics if t not in doubts or doubts[t].id_answered}
     return {**doubts, **fresh} if fresh else doubts
 
 
@@ -63,14 +63,14 @@ def answered(doubts: Doubts, answer: TopicIdsAnswer) -> Doubts:
     Runs: anywhere (pure).
     """
     return {
-        topic: replace(d, id_told=True) if topic in answer.topic_ids and d.since <= answer.asked_at else d
+        topic: replace(d, id_answered=True) if topic in answer.topic_ids and d.since <= answer.asked_at else d
         for topic, d in doubts.items()
     }
 
 
 def settled(doubts: Doubts, *, now: float) -> Doubts:
-    """Return what is left once metadata was merged with the ids told.
+    """Return what is left once metadata was merged with the ids answered.
 
     Runs: anywhere (pure).
     """
-    return {t: d for t, d in doubts.items() if not d.id_told and now - d.since < _PATIENCE_SECONDS}
+    return {t: d for t, d in doubts.items() if not d.id_answered and now - d.since < _PATIENCE_SECONDS}

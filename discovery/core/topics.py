@@ -41,7 +41,7 @@ def merge_topics(
         old: The snapshot before, or None.
         absences: Topics missed by earlier answers.
         answer: From the right cluster.
-        topic_ids: Ids told by the slower question; they win over what is held.
+        topic_ids: Ids answered by the slower question; they win over what is held.
         grace_seconds: Shortest absence that retires a topic.
         now: Monotonic seconds.
         wall: Seconds since the epoch, for the tombstone.
@@ -54,12 +54,12 @@ def merge_topics(
     held = dict(old.topics) if old else {}
     tombstones = dict(old.tombstones) if old else {}
     shrunk: list[TopicName] = []
-    for told in answer.topics:
-        before = held.get(told.name) or (tombstones[told.name].topic if told.name in tombstones else None)
-        merged, short = _merge_one(before, told, topic_ids.get(told.name))
-        shrunk += [told.name] * short
-        held[told.name] = merged
-        tombstones.pop(told.name, None)
+    for reported in answer.topics:
+        before = held.get(reported.name) or (tombstones[reported.name].topic if reported.name in tombstones else None)
+        merged, short = _merge_one(before, reported, topic_ids.get(reported.name))
+        shrunk += [reported.name] * short
+        held[reported.name] = merged
+        tombstones.pop(reported.name, None)
     never_held = [name for name in answer.unknown_topics if name not in held and name not in tombstones]
     missing = (*_missing(held, answer), *never_held)
     absent = {name: _longer(absences.get(name), now) for name in missing}
@@ -86,23 +86,23 @@ def _longer(absence: Absence | None, now: float) -> Absence:
 
 
 def _merge_one(
-    before: TopicMetadata | None, told: TopicMetadata, told_id: TopicId | None
+    before: TopicMetadata | None, reported: TopicMetadata, answered_id: TopicId | None
 ) -> tuple[TopicMetadata, bool]:
     """Return the topic to hold, and whether partitions were kept that the answer left out."""
-    new_id = told.topic_id or told_id
-    if before is not None and before.partitions == told.partitions and new_id in {None, before.topic_id}:
+    new_id = reported.topic_id or answered_id
+    if before is not None and before.partitions == reported.partitions and new_id in {None, before.topic_id}:
         return before, False  # the very same object: what is made from it need not be made again
-    told = replace(told, topic_id=new_id)
-    if before is None or recreated(before, told):
-        return told, False
-    partitions = _with_kept(before.partitions, told.partitions)
-    kept = len(partitions) > len(told.partitions)
-    return TopicMetadata(name=told.name, topic_id=new_id or before.topic_id, partitions=partitions), kept
+    reported = replace(reported, topic_id=new_id)
+    if before is None or recreated(before, reported):
+        return reported, False
+    partitions = _with_kept(before.partitions, reported.partitions)
+    kept = len(partitions) > len(reported.partitions)
+    return TopicMetadata(name=reported.name, topic_id=new_id or before.topic_id, partitions=partitions), kept
 
 
 def _with_kept(
-    before: tuple[PartitionMetadata, ...], told: tuple[PartitionMetadata, ...]
+    before: tuple[PartitionMetadata, ...], reported: tuple[PartitionMetadata, ...]
 ) -> tuple[PartitionMetadata, ...]:
-    """Take the told partitions, and of those left out the held ones, without a leader: nobody vouches for it."""
-    by_index = {p.partition: replace(p, leader_id=None) for p in before} | {p.partition: p for p in told}
+    """Take the reported partitions, and of those left out the held ones, without a leader: nobody confirms it."""
+    by_index = {p.partition: replace(p, leader_id=None) for p in before} | {p.partition: p for p in reported}
     return tuple(by_index[index] for index in sorted(by_index))

@@ -22,7 +22,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
-    """Everything a job has told, over all its runs."""
+    """Everything a job has reported, over all its runs."""
 
     batches: tuple[Batch, ...] = ()
     """In order; only those that read something."""

@@ -26,7 +26,7 @@ class Child:
         self._command = [sys.executable, "-m", "discovery.demo.tether", module, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self.retired = False
-        """It was told to end, or may end by itself: its end is no fault."""
+        """It was asked to end, or may end by itself: its end is no fault."""
 
     def start(self) -> Self:
         """Start it; returns at once."""

@@ -34,12 +34,12 @@ class Sidecar:
         log = self._folder / "service.log"
         self.child = Child("discovery.cli.app", arguments, name="service", log=log).start()
         deadline = time.monotonic() + _LISTENING_SECONDS
-        while not (told := _told(log)):
+        while not (reported := _reported(log)):
             self.child.check()
             if time.monotonic() > deadline:
                 raise ProcessError(f"the service did not listen within {_LISTENING_SECONDS:g} s")
             time.sleep(_POLL_SECONDS)
-        self.url, self.pid = str(told["api"]), int(str(told["pid"]))
+        self.url, self.pid = str(reported["api"]), int(str(reported["pid"]))
 
     def close(self) -> None:
         """End it; safe to call twice."""
@@ -64,7 +64,7 @@ def follows(job_log: Path) -> bool:
     return any("view_shown" in line and "of=service" in line for line in text.splitlines())
 
 
-def _told(log: Path) -> dict[str, object]:
+def _reported(log: Path) -> dict[str, object]:
     """Return the line that says where it listens, once it is there."""
     for line in log.read_text(errors="replace").splitlines():
         if '"probes"' in line:

@@ -98,7 +98,7 @@ class TopicRun:
         return load_produced(self._file("produced.json")) or Produced(wall=time.time())
 
     def history(self) -> JobHistory:
-        """Return what the job has told so far; thread-safe."""
+        """Return what the job has reported so far; thread-safe."""
         with self._follower_lock:
             return self._follower.read()
 
@@ -142,7 +142,7 @@ class Stage:
         try:
             found = client.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic].partitions
         except KafkaException as error:
-            raise StepFailedError(f"no broker told the leaders of topic {topic}: {error.args[0].str()}") from error
+            raise StepFailedError(f"no broker reported the leaders of topic {topic}: {error.args[0].str()}") from error
         return {partition: description.leader for partition, description in found.items()}
 
     def broker_states(self) -> dict[int, BrokerState]:

@@ -166,7 +166,7 @@ def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:
         worst = max(one.seconds for one in start.starts)
         text = (
             f"With {client.version} no start fails, but each client pays {start.delay_seconds:.0f} s on average and "
-            f"about {worst:.0f} s at worst: the driver, and every consumer of every executor anew."
+            f"about {worst:.0f} s at worst: the driver, and every consumer of every executor again."
         )
         yield Finding(code="slow", weight=Weight.WARN, sentence=text)
     else:

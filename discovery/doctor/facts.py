@@ -39,7 +39,7 @@ class Seen:
 
     @property
     def answered(self) -> bool:
-        """Tell whether it told of a cluster."""
+        """Tell whether it reported a cluster."""
         return bool(self.brokers)
 
 
@@ -62,8 +62,8 @@ class Facts:
     @property
     def cluster_ids(self) -> tuple[ClusterId, ...]:
         """The clusters that answered, that of most entries first."""
-        told = [seen.cluster_id for seen in self.listed if seen.cluster_id is not None]
-        return tuple(sorted(set(told), key=lambda one: (-told.count(one), one)))
+        ids = [seen.cluster_id for seen in self.listed if seen.cluster_id is not None]
+        return tuple(sorted(set(ids), key=lambda one: (-ids.count(one), one)))
 
     @property
     def counts(self) -> Listed:

@@ -33,7 +33,7 @@ class Described:
     remote_executors: bool = False
     """Other hosts than this one will use the list."""
     tries: int = 1
-    """How many starts a query makes before it dies: Spark's own source begins anew, each time with another client."""
+    """How many starts a query makes before it dies: Spark's own source begins again, each time with another client."""
     ignored: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from discovery.core.prediction.clients import NEWEST, ClientVersion, configured
 from discovery.core.prediction.forecast import Forecast, Limits
 from discovery.doctor.diagnose import Diagnosis, curve, percent
-from discovery.doctor.words import main_death, told
+from discovery.doctor.words import forecast_sentence, main_death
 
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 106, 62
@@ -49,7 +49,7 @@ def draw(diagnosis: Diagnosis) -> str:
             lines.append((css, f"{version}, defaults", limits))
     others = len(facts.listed) - total
     kind = death.value.replace("_", " ") + (f"; {others} more are dead otherwise" if others else "")
-    parts = [*_axes(total, kind), _text(_LEFT, 52, f"Today: {told(diagnosis.start)}.")]
+    parts = [*_axes(total, kind), _text(_LEFT, 52, f"Today: {forecast_sentence(diagnosis.start)}.")]
     for place, (css, label, limits) in enumerate(lines):
         parts.append(_line(css, curve(limits, counts, death)))
         parts.append(_legend(place, css, label))
@@ -57,7 +57,7 @@ def draw(diagnosis: Diagnosis) -> str:
     parts += _today(facts.counts.of(death), points)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(told(diagnosis.start))}"><style>{_STYLE}</style>'
+        f'aria-label="{escape(forecast_sentence(diagnosis.start))}"><style>{_STYLE}</style>'
         f'<rect class="d-bg" width="{_WIDTH}" height="{_HEIGHT}"/>{"".join(parts)}</svg>\n'
     )
 

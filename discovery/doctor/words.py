@@ -48,13 +48,13 @@ def report(diagnosis: Diagnosis) -> Text:
     if diagnosis.advice:
         lines.append("\nWhat helps, the most helpful first\n", style="bold")
     for number, advice in enumerate(diagnosis.advice, 1):
-        lines.append(f"  {number}. {advice.sentence}\n     then {told(advice.after)}\n")
+        lines.append(f"  {number}. {advice.sentence}\n     then {forecast_sentence(advice.after)}\n")
     if described.ignored:
         lines.append(f"\nNot used here to connect: {', '.join(described.ignored)}\n")
     return lines
 
 
-def told(start: Forecast) -> str:
+def forecast_sentence(start: Forecast) -> str:
     """Say in a few words what a start will be like.
 
     Runs: anywhere (pure).
@@ -128,9 +128,9 @@ def _curve(diagnosis: Diagnosis) -> Text:
     bars = "".join(_BARS[min(7, int(point.failure * 8))] for point in points)
     text.append(f"  {bars[:today]}")
     text.append(bars[today], style="reverse")
-    text.append(f"{bars[today + 1 :]}  today {today} dead: {told(points[today])}\n")
+    text.append(f"{bars[today + 1 :]}  today {today} dead: {forecast_sentence(points[today])}\n")
     steps = [d for d, point in enumerate(points) if point.failure > 0]
-    text.append(f"  the first failures come with {steps[0]} dead, {told(points[steps[0]])}\n")
+    text.append(f"  the first failures come with {steps[0]} dead, {forecast_sentence(points[steps[0]])}\n")
     return text
 
 

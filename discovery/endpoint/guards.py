@@ -173,7 +173,7 @@ class Guards:
                 why = f"{BUG_PHRASE}: {error!r}"
                 _log.exception("bug", sentence=BUG_PHRASE, where=f"the guard of {address}")
             except asyncio.CancelledError:
-                self._standing.pop(address, None)  # told where it was decided
+                self._standing.pop(address, None)  # logged where it was decided
                 raise
             finally:
                 self._resting[address] = asyncio.get_running_loop().time() + _REST_SECONDS

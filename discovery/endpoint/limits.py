@@ -35,7 +35,7 @@ class Limits:
     pulse_every_seconds: float = 1.0
     pulse_timeout_seconds: float = 1.0
     renew_seconds: float = 240.0
-    """A guard's connection is made anew before a broker (10 min) would close it as idle."""
+    """A guard's connection is opened again before a broker (10 min) would close it as idle."""
 
     def __post_init__(self) -> None:
         """Check each value."""

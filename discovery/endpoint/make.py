@@ -85,8 +85,8 @@ class Followed:
 
     def complain(self, seconds: float) -> None:
         """Say in the log that nobody was found."""
-        told = verdicts(self.feed.view())
-        _log.warning("no_upstream_yet", waited_seconds=seconds, addresses=told, consequence="clients are turned away")
+        judged = verdicts(self.feed.view())
+        _log.warning("no_upstream_yet", waited_seconds=seconds, addresses=judged, consequence="clients are turned away")
 
     def serve_metrics(self, port: int) -> None:
         """Serve `/metrics` on loopback, from memory.
@@ -172,15 +172,15 @@ class KafkaProver:
         return None
 
     def _vet(self, address: BrokerAddress) -> ProbeOutcome | None:
-        told: list[ProbeOutcome] = []
+        judged: list[ProbeOutcome] = []
         self._vetter.vet(
             (address,),
             connect_timeout_seconds=self._policy.connect_timeout_seconds,
             request_timeout_seconds=self._policy.request_timeout_seconds,
             full=(address,),
-            on_outcome=told.append,
+            on_outcome=judged.append,
         )
-        return told[0] if told else None
+        return judged[0] if judged else None
 
 
 async def in_daemon_thread(work: Callable[[], _T]) -> _T:

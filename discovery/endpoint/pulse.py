@@ -71,7 +71,7 @@ async def _shakes_hands(resolved: Resolved) -> bool:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Nothing is told to the other side, so there is nothing to protect; who it is, the vetting has proved."""
+    """Nothing is sent to the other side, so there is nothing to protect; who it is, the vetting has proved."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -260,7 +260,7 @@ class Endpoint:
 
 
 async def supervised(work: Callable[[], object], stop: asyncio.Event) -> None:
-    """Run something that must not end; an exception nobody expected is told, and it begins anew."""
+    """Run something that must not end; an exception nobody expected is logged, and it starts again."""
     while not stop.is_set():
         try:
             await work()  # type: ignore[misc]

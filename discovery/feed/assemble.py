@@ -1,4 +1,4 @@
-"""From the loop's picture to the view a planner reads; only what changed is made anew."""
+"""From the loop's picture to the view a planner reads; only what changed is rebuilt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,9 +81,9 @@ class Assembler:
 
     def _note_ids(self, state: State) -> None:
         topics = state.snapshot.topics.values() if state.snapshot else ()
-        told = {t.name: t.topic_id for t in topics if t.topic_id is not None and t.name not in state.doubts}
-        if told.keys() - self._first_ids.keys():
-            self._first_ids = MappingProxyType({**told, **self._first_ids})
+        reported = {t.name: t.topic_id for t in topics if t.topic_id is not None and t.name not in state.doubts}
+        if reported.keys() - self._first_ids.keys():
+            self._first_ids = MappingProxyType({**reported, **self._first_ids})
 
     @staticmethod
     def _shape_of(state: State) -> _Shape:
@@ -120,7 +120,7 @@ class Assembler:
         if topic.name in state.snapshot.tombstones:
             reason: str | None = "its topic is gone"
         elif topic.name in state.doubts:
-            reason = "its topic may have been made anew: its id is being asked"
+            reason = "its topic may have been recreated: its id is being asked"
         else:
             reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
         leader = state.snapshot.broker(metadata.leader_id)

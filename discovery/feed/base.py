@@ -88,7 +88,7 @@ class FeedView:
     last_run_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
     first_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
-    """The first id that this run's loop was told of each topic: one made anew since has another one by now."""
+    """The first id that this run's loop learned of each topic: one recreated since has another one by now."""
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None
@@ -117,12 +117,12 @@ def verdicts(view: FeedView) -> str:
 
     Runs: anywhere (pure).
     """
-    told = [
+    lines = [
         f"{address}: {report.verdict.value if report.verdict else 'not asked yet'}"
         + (f" ({report.detail})" if report.detail else "")
         for address, report in view.addresses.items()
     ]
-    return "; ".join(told) or "no address was asked yet"
+    return "; ".join(lines) or "no address was asked yet"
 
 
 class PartitionFeed(Protocol):

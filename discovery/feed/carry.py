@@ -34,7 +34,7 @@ def with_carried(view: FeedView, shown: FeedView, *, wall: float) -> FeedView:
     carried = {
         tp: _parked(shown.partitions[tp], is_gone=tp.topic in view.missing_topics, wall=wall)
         for tp in lacking
-        if not _is_made_anew(tp.topic, shown.partitions[tp], ids)
+        if not _is_recreated(tp.topic, shown.partitions[tp], ids)
     }
     if not carried:
         return view
@@ -46,7 +46,7 @@ def _is_explained(tp: TopicPartition, one: PartitionView, view: FeedView) -> boo
     return one.gone or tp.topic in view.missing_topics
 
 
-def _is_made_anew(topic: TopicName, held: PartitionView, ids: Mapping[TopicName, TopicId | None]) -> bool:
+def _is_recreated(topic: TopicName, held: PartitionView, ids: Mapping[TopicName, TopicId | None]) -> bool:
     """Tell whether the topic has another id now: then its old partitions are not its partitions."""
     known = ids.get(topic)
     return known is not None and held.topic_id is not None and known != held.topic_id

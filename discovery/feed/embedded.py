@@ -198,12 +198,12 @@ class EmbeddedFeed:
         work = {
             ask.leader_id: partial(ask_offsets, gateway, ask, self._interest.isolations, self._policy) for ask in asks
         }
-        told = self._gather(work, "refresh", deadline)
+        answered = self._gather(work, "refresh", deadline)
         for ask in asks:
             silence = OffsetsAnswer(
                 leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail="no answer in time for a refresh"
             )
-            cycle.inbox.put((serial, told.get(ask.leader_id, silence)))
+            cycle.inbox.put((serial, answered.get(ask.leader_id, silence)))
         self._taken_in(cycle, deadline)
         if cycle.gateway_serial != serial:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
@@ -267,10 +267,10 @@ class EmbeddedFeed:
                 groups.setdefault((leader_of[tp], _spec(value, by_timestamp=by_timestamp)), []).append(tp)
         seen = isolation or self._interest.isolation
         work = {key: partial(self._one_leader, gateway, groups[key], key[1], deadline, seen) for key in groups}
-        told = {key: answer for key, answer in self._gather(work, "resolve", deadline).items() if answer}
-        if groups and not told:
-            raise self._unreachable(f"no leader told an offset within {timeout_seconds:g} s")
-        return {tp: offset for answer in told.values() for tp, offset in answer.items()}
+        answered = {key: answer for key, answer in self._gather(work, "resolve", deadline).items() if answer}
+        if groups and not answered:
+            raise self._unreachable(f"no leader reported an offset within {timeout_seconds:g} s")
+        return {tp: offset for answer in answered.values() for tp, offset in answer.items()}
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
@@ -303,7 +303,7 @@ class EmbeddedFeed:
         timeout_seconds: float,
         lists: Mapping[str, tuple[BrokerAddress, ...]],
     ) -> RemovalFacts:
-        """Ask everything that a removal depends on; what is not told becomes a doubt.
+        """Ask everything that a removal depends on; what is not answered becomes a doubt.
 
         Runs: any thread but the loop's; blocks <= about twice timeout_seconds.
         """
@@ -386,11 +386,11 @@ class EmbeddedFeed:
     ) -> Mapping[TopicPartition, int]:
         timeout = max(0.1, deadline.remaining(self._clock.monotonic()))
         try:
-            told = gateway.list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout)
+            answered = gateway.list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout)
         except GatewayError as error:
             _log.info("offsets_unknown", partitions=len(partitions), error=error.detail)
             return {}
-        return {tp: answer.offset for tp, answer in told.items()}
+        return {tp: answer.offset for tp, answer in answered.items()}
 
     def _unreachable(self, what: str) -> KafkaUnreachableError:
         return KafkaUnreachableError(f"{what}; {verdicts(self.view())}")

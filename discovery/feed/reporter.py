@@ -108,9 +108,9 @@ class Reporter:
         """Let the next report be made now. Returns at once."""
         self._due.set()
 
-    def goodbye(self) -> None:
+    def unregister(self) -> None:
         """Give the id back. Blocks for one request; a service that is not there is passed over."""
-        _quietly(lambda: self._client.goodbye(self._consumer_id, self.instance))
+        _quietly(lambda: self._client.unregister(self._consumer_id, self.instance))
 
     def _inherits(self) -> bool:
         """Tell whether the holder of our id was a process of this host that has ended: then its id is ours."""

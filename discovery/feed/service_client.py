@@ -157,7 +157,7 @@ class ServiceClient:
         response = self._send("GET", _consumer(consumer_id), timeout_seconds=2.0)
         return str(self._document(response).get("instance", ""))
 
-    def goodbye(self, consumer_id: str, instance: str) -> None:
+    def unregister(self, consumer_id: str, instance: str) -> None:
         """Say that a consumer ends, unless another process has its id by now; raises as `report` does."""
         path = _consumer(consumer_id)
         self._send("DELETE", path, params={"instance": instance}, timeout_seconds=1.0)
@@ -176,10 +176,10 @@ class ServiceClient:
             body=body,
             timeout_seconds=timeout_seconds + 1,
         )
-        told = self._document(response).get("offsets")
-        if not isinstance(told, dict):
+        offsets = self._document(response).get("offsets")
+        if not isinstance(offsets, dict):
             raise ServiceSilentError(f"{self.url} did not answer with offsets")
-        return told
+        return offsets
 
     def _send(
         self,

@@ -59,7 +59,7 @@ class SidecarFeed:
 
         Args:
             client: Asks the service.
-            bootstrap: The reader's own list: for the own loop, and told to the service.
+            bootstrap: The reader's own list: for the embedded loop, and reported to the service.
             interest: Which partitions to follow.
             own_loop: Makes the reserve, from the list and what the service has taught meanwhile.
             consumer_id: Names this reader at the service; one living process may hold it. A name of its own if None.
@@ -151,14 +151,14 @@ class SidecarFeed:
         return self.view()
 
     def ack(self, generation: Generation) -> None:
-        """See `PartitionFeed.ack`; only what came from the service is told to it."""
+        """See `PartitionFeed.ack`; only what came from the service is acknowledged to it."""
         with self._lock:
             known = self._generations
             if known is not None and known[0] is Mode.SERVICE and self._view.generation == generation:
                 self._reporter.ack(known[2])
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Say where the reader stands; told to the service now and then. From memory."""
+        """Say where the reader stands; reported to the service now and then. From memory."""
         self._reporter.positions = positions
 
     def resolve(
@@ -181,12 +181,12 @@ class SidecarFeed:
     ) -> Mapping[TopicPartition, int]:
         """See `OffsetService.committed`."""
         topics = ",".join(sorted({tp.topic for tp in partitions}))
-        told = self._either(
+        answered = self._either(
             lambda left: flat(self._client.committed(group, topics, timeout_seconds=left)),
             lambda own, left: own.committed(group, partitions, timeout_seconds=left),
             timeout_seconds,
         )
-        return {tp: told[tp] for tp in partitions if tp in told}
+        return {tp: answered[tp] for tp in partitions if tp in answered}
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_seconds: float) -> None:
         """See `OffsetService.commit_offsets`."""
@@ -208,10 +208,10 @@ class SidecarFeed:
         ending = threading.Thread(target=own.stop, name="kafka-discovery end", daemon=True) if own else None
         if ending is not None:
             ending.start()
-        for thread in self._threads:  # a report on its way would register us again after the goodbye
+        for thread in self._threads:  # a report on its way would register us again after it is unregistered
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - self._clock.monotonic()))
-        self._reporter.goodbye()
+        self._reporter.unregister()
         self._client.close()
         if ending is not None:
             ending.join(_END_SECONDS)
@@ -434,7 +434,7 @@ class SidecarFeed:
             except DiscoveryError as error:
                 if not self._stopping.is_set():
                     _log.warning("retrying", error=str(error))
-            except Exception:  # noqa: BLE001 - told under the phrase that tests look for
+            except Exception:  # noqa: BLE001 - logged under the phrase that tests look for
                 if not self._stopping.is_set():
                     _log.exception("bug", sentence=BUG_PHRASE)
             self._stopping.wait(1.0)

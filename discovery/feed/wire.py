@@ -146,11 +146,11 @@ def _decode(
         raise WireError("the service sent changes of a view that is not held here")
     kept = dict(held.partitions) if held is not None and document["since"] else {}
     leaders = {int(i): BrokerAddress.parse(text, option="leader") for i, text in document[_LEADERS].items()}
-    for topic, told in document["topics"].items():
-        for row in told["partitions"]:
+    for topic, reported in document["topics"].items():
+        for row in reported["partitions"]:
             tp = TopicPartition(TopicName(topic), int(row[0]))
             if interest.wants(tp):
-                kept[tp] = _partition(dict(zip(ROW, row, strict=True)), told, leaders)
+                kept[tp] = _partition(dict(zip(ROW, row, strict=True)), reported, leaders)
     return FeedView(
         version=version,
         generation=Generation(int(document["generation"])),
@@ -244,6 +244,6 @@ def nested(values: Mapping[TopicPartition, _T]) -> dict[str, dict[str, _T]]:
     return found
 
 
-def flat(told: Mapping[str, Mapping[str, _T]]) -> dict[TopicPartition, _T]:
+def flat(reported: Mapping[str, Mapping[str, _T]]) -> dict[TopicPartition, _T]:
     """Return what `nested` was made of."""
-    return {TopicPartition(TopicName(t), int(p)): value for t, ps in told.items() for p, value in ps.items()}
+    return {TopicPartition(TopicName(t), int(p)): value for t, ps in reported.items() for p, value in ps.items()}

@@ -22,12 +22,12 @@ class OffsetSpec:
 EARLIEST = OffsetSpec()
 LATEST = OffsetSpec(latest=True)
 NO_RECORD = -1
-"""Told instead of an offset: the partition has no record at or after the timestamp. Told, hence not unknown."""
+"""Reported instead of an offset: the partition has no record at or after the timestamp. Answered, hence not unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """An offset >= 0 (or NO_RECORD) and the leader epoch it was told under (None: unknown)."""
+    """An offset >= 0 (or NO_RECORD) and the leader epoch it was reported under (None: unknown)."""
 
     offset: int
     leader_epoch: int | None = None
@@ -129,7 +129,7 @@ class Gateway(Protocol):
         """Ask for the names of all consumer groups.
 
         Raises:
-            GatewayError: not every broker told its own.
+            GatewayError: not every broker reported its own.
 
         Runs: a worker thread; blocks <= timeout_seconds + 1.
         """

@@ -29,7 +29,7 @@ from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
-from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
+from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
 
 T = TypeVar("T")
 _Asked = Iterable[tuple[Any, "Future[Any]"]]
@@ -134,27 +134,27 @@ class ConfluentGateway:
         def ask(client: AdminClient) -> Mapping[TopicPartition, OffsetAndEpoch]:
             deadline = time.monotonic() + timeout_seconds
             futures = [pair for some in asked for pair in _request_offsets(client, some, options)]
-            done, failed = _told_apart(*_settle(futures, deadline, self._late))
+            done, failed = _split_failed(*_settle(futures, deadline, self._late))
             if failed and not done and _known_cluster(client) is None:
-                raise gateway_error(failed[0], "offsets")  # not one leader's silence: nobody told who leads
+                raise gateway_error(failed[0], "offsets")  # not one leader's silence: nobody reported who leads
             return _offsets(done, failed, least)
 
         return self._call("offsets", lambda client: self._at_home(client, lambda: ask(client)))
 
     def _at_home(self, client: AdminClient, ask: Callable[[], T]) -> T:
-        """Return what was told only while the client knows no other cluster than its first.
+        """Return the answer only while the client knows no other cluster than its first.
 
         An address that goes to another cluster takes the client's idea of leaders with it; offsets and ids of a topic
         of the same name would then come from there, and unlike metadata they do not say so.
         """
         before = _known_cluster(client)
-        told = ask()
+        answered = ask()
         after = _known_cluster(client)
         self._first_id = self._first_id or before or after
         if {before, after} - {None, self._first_id}:
-            text = f"the client was led away from cluster {self._first_id}; what it was told was dropped"
+            text = f"the client was led away from cluster {self._first_id}; its answer was dropped"
             raise GatewayError(FailureKind.TRANSIENT, text)
-        return told
+        return answered
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
@@ -395,9 +395,9 @@ def _raw_spec(wanted: int) -> Any:
     return RawOffsetSpec.for_timestamp(wanted)
 
 
-def _told_apart(done: Iterable[tuple[Any, Any]], failed: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+def _split_failed(done: Iterable[tuple[Any, Any]], failed: list[Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Join the answers of several requests; a partition's error inside an answer is a failure too."""
-    pairs = [pair for key, told in done for pair in (told.items() if key is None else [(key, told)])]
+    pairs = [pair for key, answered in done for pair in (answered.items() if key is None else [(key, answered)])]
     refused = [KafkaException(result) for _, result in pairs if isinstance(result, KafkaError)]
     return [pair for pair in pairs if not isinstance(pair[1], KafkaError)], failed + refused
 
@@ -405,8 +405,8 @@ def _told_apart(done: Iterable[tuple[Any, Any]], failed: list[Any]) -> tuple[lis
 def _offsets(
     done: Iterable[tuple[Any, Any]], failed: Iterable[Exception], least: int
 ) -> Mapping[TopicPartition, OffsetAndEpoch]:
-    """Return what was told; silence is no error here, a refusal of everything is."""
-    refused = [exc for exc in failed if not is_told(exc) and not isinstance(exc, TimeoutError)]
+    """Return what was answered; silence is no error here, a refusal of everything is."""
+    refused = [exc for exc in failed if not is_answer(exc) and not isinstance(exc, TimeoutError)]
     if refused and not done:
         raise gateway_error(refused[0], "offsets")
     return {

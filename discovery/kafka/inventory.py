@@ -25,8 +25,8 @@ def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_s
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
-    told = topic_option(client, MIN_IN_SYNC, topics, timeout_seconds=timeout_seconds, needs_one=True)
-    return {topic: int(value) for topic, value in told.items()}
+    answered = topic_option(client, MIN_IN_SYNC, topics, timeout_seconds=timeout_seconds, needs_one=True)
+    return {topic: int(value) for topic, value in answered.items()}
 
 
 def roles(client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float) -> dict[BrokerId, str]:
@@ -57,8 +57,8 @@ def topic_option(
         some = [RawConfigResource(RawConfigResource.Type.TOPIC, name) for name in names[begin : begin + _AT_ONCE]]
         left = max(0.1, deadline - time.monotonic())
         asked = client.describe_configs(some, request_timeout=left).items()
-        told = _answers(asked, left, needs_one=needs_one and not found)
-        values = {r.name: c[option].value for r, c in told if option in c}
+        answered = _answers(asked, left, needs_one=needs_one and not found)
+        values = {r.name: c[option].value for r, c in answered if option in c}
         found |= {TopicName(name): str(value) for name, value in values.items() if value is not None}
     return found
 
@@ -80,37 +80,37 @@ def broker_option(
             [RawConfigResource(RawConfigResource.Type.BROKER, str(broker))], request_timeout=timeout_seconds
         ).items()
     ]
-    told = _answers(asked, timeout_seconds, needs_one=needs_one)
-    return {BrokerId(int(r.name)): str(c[option].value or "") if option in c else "" for r, c in told}
+    answered = _answers(asked, timeout_seconds, needs_one=needs_one)
+    return {BrokerId(int(r.name)): str(c[option].value or "") if option in c else "" for r, c in answered}
 
 
 def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:
     """Return the names of all consumer groups.
 
     Raises:
-        GatewayError: not every broker told its groups.
+        GatewayError: not every broker reported its groups.
         KafkaException: likewise.
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
-    told = client.list_consumer_groups(request_timeout=timeout_seconds).result(timeout_seconds + _GRACE_SECONDS)
-    if told.errors:
-        raise gateway_error(told.errors[0], "groups")
-    return tuple(sorted(one.group_id for one in told.valid))
+    answered = client.list_consumer_groups(request_timeout=timeout_seconds).result(timeout_seconds + _GRACE_SECONDS)
+    if answered.errors:
+        raise gateway_error(answered.errors[0], "groups")
+    return tuple(sorted(one.group_id for one in answered.valid))
 
 
 def _answers(futures: Iterable[tuple[Any, Any]], timeout_seconds: float, *, needs_one: bool) -> list[tuple[Any, Any]]:
     deadline = time.monotonic() + timeout_seconds + _GRACE_SECONDS
-    told: list[tuple[Any, Mapping[str, Any]]] = []
+    answered: list[tuple[Any, Mapping[str, Any]]] = []
     failed: list[Exception] = []
     for resource, future in futures:
         try:
-            told.append((resource, future.result(timeout=max(0.0, deadline - time.monotonic()))))
+            answered.append((resource, future.result(timeout=max(0.0, deadline - time.monotonic()))))
         except (KafkaException, TimeoutError) as error:
             failed.append(error)
-    if needs_one and failed and not told:
+    if needs_one and failed and not answered:
         raise _telling(failed[0])
-    return told
+    return answered
 
 
 def _telling(error: Exception) -> Exception:

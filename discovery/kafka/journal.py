@@ -147,7 +147,7 @@ class Journal:
             )  # fmt: skip
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
         try:
-            told = _patiently(
+            answered = _patiently(
                 lambda left: admin.describe_configs([resource], request_timeout=left)[resource].result(left),
                 deadline,
                 f"see how topic {self._topic} is configured",
@@ -155,7 +155,7 @@ class Journal:
         except KafkaException as error:
             _log.warning("cutLedger: whether topic %s is kept is not known: %s", self._topic, error.args[0].str())
             return
-        values = {name: entry.value for name, entry in told.items()}
+        values = {name: entry.value for name, entry in answered.items()}
         self._check_settings({name: str(value) for name, value in values.items() if value is not None}, copies)
 
     def _check_settings(self, settings: Mapping[str, str], copies: int) -> None:

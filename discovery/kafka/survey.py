@@ -1,4 +1,4 @@
-"""Gathers what `core.removal` judges, all within one budget; whatever is not told becomes a doubt, never a guess."""
+"""Gathers what `core.removal` judges, all within one budget; whatever is unanswered becomes a doubt, never a guess."""
 
 import secrets
 import threading
@@ -82,7 +82,7 @@ def _facts(step: _Survey, leaving: Collection[BrokerId]) -> RemovalFacts:
     try:
         answer = step.gateway.fetch_metadata(None, timeout_seconds=step.timeout())
     except GatewayError as error:
-        return RemovalFacts(brokers=(), topics=(), doubts=(f"the cluster told nothing: {error.detail}.",))
+        return RemovalFacts(brokers=(), topics=(), doubts=(f"the cluster answered nothing: {error.detail}.",))
     names = tuple(topic.name for topic in answer.topics)
     gateway = step.gateway
     minima: Mapping[TopicName, int] = {}
@@ -107,11 +107,11 @@ def _controllers(step: _Survey, asked: Collection[BrokerId]) -> frozenset[Broker
         return frozenset()
     nothing: Mapping[BrokerId, str] = {}
     gateway, before = step.gateway, len(step.doubts)
-    told = step.ask("process.roles", lambda t: gateway.roles(asked, timeout_seconds=t), nothing)
-    silent = sorted(set(asked) - set(told))
+    answered = step.ask("process.roles", lambda t: gateway.roles(asked, timeout_seconds=t), nothing)
+    silent = sorted(set(asked) - set(answered))
     if silent and len(step.doubts) == before:
         step.doubts.append(f"broker {', '.join(map(str, silent))} did not say whether it is also a controller.")
-    return frozenset(broker for broker, text in told.items() if "controller" in text)
+    return frozenset(broker for broker, text in answered.items() if "controller" in text)
 
 
 def _check_sight(step: _Survey) -> None:

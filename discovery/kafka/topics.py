@@ -106,12 +106,12 @@ class TopicAdmin:
             time.monotonic() + timeout_seconds,
             f"look for topic {topic}",
         )
-        told = found.topics[topic]
-        if told.error is None:
-            copies = min((len(p.replicas) for p in told.partitions.values()), default=0)
-            return TopicShape(len(told.partitions), copies)
-        if told.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
-            raise ConfigError(f"topic {topic}: {told.error.str()}; allow {rights} on it")
+        reported = found.topics[topic]
+        if reported.error is None:
+            copies = min((len(p.replicas) for p in reported.partitions.values()), default=0)
+            return TopicShape(len(reported.partitions), copies)
+        if reported.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+            raise ConfigError(f"topic {topic}: {reported.error.str()}; allow {rights} on it")
         return None
 
     def may_write(self, topic: TopicName, *, timeout_seconds: float) -> bool:
@@ -191,13 +191,13 @@ class TopicAdmin:
         except (KafkaException, OutOfTimeError):
             return None
         left = max(0.1, deadline - time.monotonic())
-        told = broker_option(self._admin, _RETENTION, list(brokers), timeout_seconds=left, needs_one=False)
-        return min((int(minutes) * 60 for minutes in told.values() if minutes), default=None)
+        reported = broker_option(self._admin, _RETENTION, list(brokers), timeout_seconds=left, needs_one=False)
+        return min((int(minutes) * 60 for minutes in reported.values() if minutes), default=None)
 
     def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
         """Return `max.message.bytes` of each topic; one that may not be described is absent.
 
         Runs: driver; blocks <= timeout_seconds + 0.5.
         """
-        told = topic_option(self._admin, _LARGEST, topics, timeout_seconds=timeout_seconds, needs_one=False)
-        return {topic: int(value) for topic, value in told.items()}
+        reported = topic_option(self._admin, _LARGEST, topics, timeout_seconds=timeout_seconds, needs_one=False)
+        return {topic: int(value) for topic, value in reported.items()}

@@ -165,12 +165,12 @@ class GroupNotes:
 
 
 def _committed(consumer: Any, asked: list[RawTopicPartition], timeout_seconds: float) -> Sequence[Any]:
-    """Ask, and where the time is up find out why: a group that may not be used is told by `poll` alone."""
+    """Ask, and where the time is up find out why: a group that may not be used is reported by `poll` alone."""
     try:
         return _checked(consumer.committed(asked, timeout=timeout_seconds))
     except KafkaException:
-        told = consumer.poll(0)
-        error = None if told is None else told.error()
+        answered = consumer.poll(0)
+        error = None if answered is None else answered.error()
         if error is not None and not may_pass(error):
             raise KafkaException(error) from None
         raise
@@ -375,8 +375,8 @@ def connect(producer: Producer, topic: TopicName, timeout_seconds: float) -> Non
     """
     deadline = time.monotonic() + timeout_seconds
     for _ in range(_CONNECT_TRIES):
-        told: Any = producer.list_topics(topic, timeout=max(_LEAST_SECONDS, deadline - time.monotonic()))
-        if told.orig_broker_id >= 0:
+        answered: Any = producer.list_topics(topic, timeout=max(_LEAST_SECONDS, deadline - time.monotonic()))
+        if answered.orig_broker_id >= 0:
             return
 
 

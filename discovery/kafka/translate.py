@@ -22,7 +22,7 @@ from discovery.kafka.settings import PROBE_TOPIC
 from discovery.kafka.vetting.tls import is_tls_failure
 
 _REMEMBERED = 50_000
-"""Partitions told lately; beyond it they are made anew."""
+"""Partitions reported lately; beyond it they are built again."""
 
 
 def failure_kind(error: KafkaError) -> FailureKind:
@@ -42,7 +42,7 @@ def failure_kind(error: KafkaError) -> FailureKind:
     return FailureKind.BUG
 
 
-def is_told(exc: BaseException) -> bool:
+def is_answer(exc: BaseException) -> bool:
     """Tell whether this failure is an answer about one partition (no leader, moved, unknown), not silence or refusal.
 
     Runs: anywhere (pure).
@@ -116,7 +116,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
     unknown: list[TopicName] = []
     for topic in metadata.topics.values():
         if topic.topic == PROBE_TOPIC:
-            # It is asked for to hear of brokers. A login that may not describe all topics is told that it is forbidden.
+            # It is asked for to hear of brokers. A login that may not describe all topics learns that it is forbidden.
             continue
         if topic.error is None:
             known.append(topic_of(topic))

@@ -211,7 +211,7 @@ class ClusterHandle:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _members(self) -> Members:
-        # Made anew each time: a broker's port may have moved, and the cluster may have ended.
+        # Built each time: a broker's port may have moved, and the cluster may have ended.
         files = self._files()
         if self._client is None:
             raise StateError("the local cluster is not started")

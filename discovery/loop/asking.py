@@ -9,13 +9,13 @@ from discovery.core.policy import Policy
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, OffsetAndEpoch
 from discovery.loop.offsets import LeaderAsk
 
-_Told = Mapping[TopicPartition, OffsetAndEpoch]
+_Answered = Mapping[TopicPartition, OffsetAndEpoch]
 
 
 def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolations: Sequence[Isolation], policy: Policy) -> OffsetsAnswer:
     """Ask one leader for the ends, and the starts where wanted; silence is an answer with nothing in it.
 
-    A partition counts as told only with all ends asked for: a start alone plans nothing.
+    A partition counts as answered only with all ends asked for: a start alone plans nothing.
 
     Runs: a worker of the loop; blocks <= (isolations + 1) x (offsets timeout + 1 s).
     """
@@ -25,19 +25,19 @@ def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolations: Sequence[Isolation
             isolation: gateway.list_offsets(ask.partitions, LATEST, isolation=isolation, timeout_seconds=timeout)
             for isolation in isolations
         }
-        told = frozenset.intersection(*(frozenset(one) for one in ends.values()))
-        starts: _Told = {}
-        if ask.with_start and told:
-            starts = gateway.list_offsets(tuple(told), EARLIEST, timeout_seconds=timeout)
+        answered = frozenset.intersection(*(frozenset(one) for one in ends.values()))
+        starts: _Answered = {}
+        if ask.with_start and answered:
+            starts = gateway.list_offsets(tuple(answered), EARLIEST, timeout_seconds=timeout)
     except GatewayError as error:
         return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail=error.detail)
-    offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in told}
+    offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in answered}
     detail = "" if len(offsets) == len(ask.partitions) else _why(offsets, timeout)
     return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets=offsets, detail=detail)
 
 
 def _why(offsets: Mapping[TopicPartition, PartitionOffsets], timeout_seconds: float) -> str:
-    """Say what silence can mean: of many partitions some may be told too late, where others say who leads no more."""
+    """Say what silence can mean: of many partitions some may come too late, where others say who leads no more."""
     late = f"no answer within {timeout_seconds:g} s"
     return f"{late}, or it does not lead it now" if offsets else late
 

@@ -1,4 +1,4 @@
-"""One turn of the loop: take in what was told, decide, perform, ask what is due.
+"""One turn of the loop: take in what was answered, decide, perform, ask what is due.
 
 Everything here runs on one thread, the loop's; workers only put answers into the inbox. A turn never waits for Kafka.
 """
@@ -246,7 +246,7 @@ class Cycle:
         for answer in answers:
             if isinstance(answer, OffsetsAnswer):
                 self._doubt(went_back(self._book, answer), now)
-                self._book = self._book.told(self._of_now(answer), now=now)
+                self._book = self._book.with_answer(self._of_now(answer), now=now)
                 for schedule in (self._schedule, self._seldom):
                     schedule.answered(answer.leader_id, ok=bool(answer.offsets))
         return events
@@ -300,8 +300,8 @@ class Cycle:
             self._start(
                 "metadata", lambda: self._metadata_answer(gateway, serial), 2 * self._policy.request_timeout_seconds
             )
-        if nameless := self._ids_due(now):
-            work = partial(self._topic_ids_answer, gateway, serial, nameless, now)
+        if without_id := self._ids_due(now):
+            work = partial(self._topic_ids_answer, gateway, serial, without_id, now)
             if self._start("topic ids", work, self._policy.api_timeout_seconds):
                 self._ids_asked_at = now
                 self._topic_ids.take(now)
@@ -314,23 +314,23 @@ class Cycle:
             return tuple(topics)
         if now - self._ids_asked_at < self._policy.topics_interval_seconds:
             return ()
-        doubted = {name for name, doubt in self._state.doubts.items() if not doubt.id_told and name in topics}
-        pressed = {name for name in self._nameless() if now < self._pressed_until.get(name, float("inf"))}
+        doubted = {name for name, doubt in self._state.doubts.items() if not doubt.id_answered and name in topics}
+        pressed = {name for name in self._without_id() if now < self._pressed_until.get(name, float("inf"))}
         return tuple(doubted | pressed)
 
-    def _nameless(self) -> frozenset[TopicName]:
-        """Return the topics whose id nobody has told; computed once per change of either."""
-        topics, told = self._state.snapshot.topics if self._state.snapshot else {}, self._state.topic_ids
-        if self._lacking[0] is not topics or self._lacking[1] is not told:
-            lacking = frozenset(n for n, topic in topics.items() if topic.topic_id is None and n not in told)
-            self._lacking = (topics, told, lacking)
+    def _without_id(self) -> frozenset[TopicName]:
+        """Return the topics whose id nobody has answered; computed once per change of either."""
+        topics, answered = self._state.snapshot.topics if self._state.snapshot else {}, self._state.topic_ids
+        if self._lacking[0] is not topics or self._lacking[1] is not answered:
+            lacking = frozenset(n for n, topic in topics.items() if topic.topic_id is None and n not in answered)
+            self._lacking = (topics, answered, lacking)
         return self._lacking[2]
 
     def _take_ids(self, answers: list[Answer], now: float) -> None:
         """Note which topics an answer left out: a lagging broker is asked again soon, one that never tells is not."""
         if any(isinstance(answer, TopicIdsAnswer) for answer in answers):
             until = now + self._policy.topic_ids_interval_seconds
-            self._pressed_until = {name: self._pressed_until.get(name, until) for name in self._nameless()}
+            self._pressed_until = {name: self._pressed_until.get(name, until) for name in self._without_id()}
 
     def _start(self, key: str, work: Callable[[], None], limit_seconds: float) -> bool:
         return self._calls.start(key, work, limit_seconds=limit_seconds + _GRACE_SECONDS)
@@ -373,14 +373,14 @@ class Cycle:
         """Ask for the followed topics; a failure is an answer too. Runs: a worker's or a waiter's thread."""
         began = self._clock.monotonic()
         try:
-            told = gateway.fetch_metadata(
+            answered = gateway.fetch_metadata(
                 self._interest.asked_topics, timeout_seconds=self._policy.request_timeout_seconds
             )
         except GatewayError as error:
             return MetadataFailure(
                 kind=error.kind, detail=error.detail, elapsed_seconds=self._clock.monotonic() - began
             )
-        return replace(self._interest.filtered(told), elapsed_seconds=self._clock.monotonic() - began)
+        return replace(self._interest.filtered(answered), elapsed_seconds=self._clock.monotonic() - began)
 
     def _topic_ids_answer(self, gateway: Gateway, serial: int, names: Collection[TopicName], asked_at: float) -> None:
         try:

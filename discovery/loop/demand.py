@@ -35,7 +35,7 @@ def isolations(wanted: Wanted | None, interest: Interest) -> tuple[Isolation, ..
 
 @dataclass(slots=True)
 class Division:
-    """Partitions by leader, those that somebody wants apart from the rest; made anew only when either changed.
+    """Partitions by leader, those that somebody wants apart from the rest; rebuilt only when either changed.
 
     Owned by the loop's thread.
     """

@@ -65,15 +65,15 @@ def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:
     """
 
     async def livez(request: Request) -> Response:
-        return _told(request, live(service.health()))
+        return _reported(request, live(service.health()))
 
     async def readyz(request: Request) -> Response:
         checks = ready(service.health()) or [Check("start", ok=False, reason="the loops are being started")]
         # One dead cluster must not take the others' followers away.
-        return _told(request, checks, ok=any(check.ok for check in checks))
+        return _reported(request, checks, ok=any(check.ok for check in checks))
 
     async def startupz(request: Request) -> Response:
-        return _told(request, [Check("listening", service.listening, "configuration read, listeners open")])
+        return _reported(request, [Check("listening", service.listening, "configuration read, listeners open")])
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -118,7 +118,7 @@ async def _not_here(request: Request, error: Exception) -> Response:
     return response
 
 
-def _told(request: Request, checks: list[Check], *, ok: bool | None = None) -> Response:
+def _reported(request: Request, checks: list[Check], *, ok: bool | None = None) -> Response:
     """Return 200 or 503; the reasons where something is wrong or `?verbose` asks for them."""
     passed = all(check.ok for check in checks) if ok is None else ok
     verbose = "verbose" in request.query_params or not passed

@@ -24,7 +24,7 @@ _FIRST_TURN_SECONDS = 5.0
 _FOLLOWED_SECONDS = 30.0
 """How long after the last question about offsets they are still kept fresh."""
 _MOST_READERS = 64
-"""Different interests that are told apart; each topic's name is held against each of them once."""
+"""Different interests that are distinguished; each topic's name is held against each of them once."""
 EVERYTHING = ""
 """A pattern found in every name; internal topics are left out by the interest itself."""
 
@@ -156,7 +156,7 @@ class Cluster:
         one = replace(interest, both_ends=isolation is None, isolation=isolation or interest.isolation)
         self._readers[one] = now
         lately = {each: at for each, at in self._readers.items() if now - at <= _FOLLOWED_SECONDS}
-        if len(lately) > _MOST_READERS:  # too many to be told apart
+        if len(lately) > _MOST_READERS:  # too many to be distinguished
             lately = {self.scope: now}
         self._readers = lately
         self._wanted = (now + _FOLLOWED_SECONDS, tuple(lately))

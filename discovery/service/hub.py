@@ -1,4 +1,4 @@
-"""Who waits for a change of a cluster, and how they are all told at once.
+"""Who waits for a change of a cluster, and how they are all answered at once.
 
 Everything here lives on the event loop's thread, except `changed`, which the discovery loop calls. Two kinds of
 waiters: for a new *generation* (seldom; there may be ten thousand of them) and for a new *version* (offsets too, many
@@ -23,7 +23,7 @@ from discovery.service.cluster import Cluster, Shown
 _CALM_SECONDS = 0.05
 """Least time between two versions: leaders answer one by one, followers need not hear of each."""
 _REMEMBERED = 256
-"""Versions for which changes can be told; a follower further behind gets a whole view."""
+"""Versions for which changes can be listed; a follower further behind gets a whole view."""
 
 _KEPT_ANSWERS = 64
 """Different answers to followers kept per version: each may hold fifty thousand partitions."""
@@ -88,7 +88,7 @@ class Hub:
         self._floor = 1
         self._changes: deque[tuple[int, frozenset[TopicPartition]]] = deque(maxlen=_REMEMBERED)
         self._pending = False
-        self._told_at = float("-inf")
+        self._notified_at = float("-inf")
         self._cache: dict[object, tuple[Generation, bytes]] = {}
         self._follow_cache: dict[object, bytes] = {}
         self._patterns = Patterns()
@@ -181,7 +181,7 @@ class Hub:
             self._waiters.leave()
 
     def _soon(self) -> None:
-        wait = self._told_at + _CALM_SECONDS - self._loop.time()
+        wait = self._notified_at + _CALM_SECONDS - self._loop.time()
         if wait > 0:
             self._loop.call_later(wait, self._tell)
         else:
@@ -189,7 +189,7 @@ class Hub:
 
     def _tell(self) -> None:
         self._pending = False
-        self._told_at = self._loop.time()
+        self._notified_at = self._loop.time()
         shown, before = self.cluster.shown(), self._shown
         if shown is None:
             return

@@ -46,7 +46,7 @@ class Notifier:
                 sender.setblocking(False)
                 sender.sendto("\n".join(lines).encode(), name)
         except OSError as error:
-            _log.warning("supervisor_not_told", lines=lines, error=str(error))
+            _log.warning("supervisor_not_notified", lines=lines, error=str(error))
 
     async def keep_alive(self, status: Callable[[], tuple[bool, str]]) -> None:
         """Tell how we are, and that we live for as long as that is true; never returns.

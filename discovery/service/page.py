@@ -62,9 +62,9 @@ def page(service: Service) -> Response:
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Referrer-Policy"] = "no-referrer"
     states = ", ".join(
-        f"{escape(hub.cluster.name)} {told.view.state.value}"
+        f"{escape(hub.cluster.name)} {items.view.state.value}"
         for hub in service.hubs.values()
-        if (told := hub.shown()) is not None
+        if (items := hub.shown()) is not None
     )
     title = f"{states or 'starting'} - kafka-discovery"
     return Response(_frame(body, title), media_type="text/html", headers=headers)
@@ -118,15 +118,15 @@ def _tiles(service: Service, cluster: Cluster, view: FeedView) -> str:
         ("Consumers", str(len(consumers)), ""),
         ("Generation", str(view.generation), ""),
     ]
-    told = "".join(f"<div><dt>{name}</dt><dd class='{kind}'>{escape(text)}</dd></div>" for name, text, kind in tiles)
-    return f"<dl class='tiles'>{told}</dl>"
+    items = "".join(f"<div><dt>{name}</dt><dd class='{kind}'>{escape(text)}</dd></div>" for name, text, kind in tiles)
+    return f"<dl class='tiles'>{items}</dl>"
 
 
 def _brokers(cluster: Cluster, shown: Shown, now: float) -> str:
-    told = brokers_document(cluster, shown)["brokers"]
-    told.sort(key=lambda b: (_WORST.index(b["condition"]), b["broker_id"] is None, b["broker_id"] or 0))
-    rows = [_broker(cluster, one, now) for one in told[:_ROWS]]
-    return _table(cluster, "Brokers", _BROKER_HEAD, rows, len(told))
+    items = brokers_document(cluster, shown)["brokers"]
+    items.sort(key=lambda b: (_WORST.index(b["condition"]), b["broker_id"] is None, b["broker_id"] or 0))
+    rows = [_broker(cluster, one, now) for one in items[:_ROWS]]
+    return _table(cluster, "Brokers", _BROKER_HEAD, rows, len(items))
 
 
 def _broker(cluster: Cluster, one: dict[str, Any], now: float) -> str:
@@ -170,13 +170,13 @@ def _topics(cluster: Cluster, view: FeedView, now: float) -> str:
 def _reasons(cluster: Cluster, topic: str, out: Sequence[tuple[int, str, float | None]], now: float) -> str:
     if not out:
         return ""
-    told = [
+    items = [
         f"<li>partition {partition}: {escape(reason)}{'' if since is None else f', for {_span(now - since)}'}</li>"
         for partition, reason, since in out[:_ROWS]
     ]
     identity = escape(f"d-{cluster.name}-{topic}", quote=True)
     first = escape(out[0][1])
-    return f"<details id='{identity}'><summary id='s-{identity}'>{first}</summary><ul>{''.join(told)}</ul></details>"
+    return f"<details id='{identity}'><summary id='s-{identity}'>{first}</summary><ul>{''.join(items)}</ul></details>"
 
 
 def _consumers(service: Service, cluster: Cluster, view: FeedView) -> str:
@@ -211,13 +211,13 @@ def _row(
 ) -> str:
     """Return a row. It names its columns and roles itself: on a narrow screen it is shown as a list, not as a row."""
     identity = escape(f"{kind}-{cluster.name}-{name}", quote=True)
-    told = "".join(
+    items = "".join(
         cell.replace("<td", f"<td role='cell' data-label='{head.removeprefix('#')}'", 1)
         for head, cell in zip(heads[1:], cells, strict=True)
     )
     return (
         f"<tr role='row' id='{identity}' data-state='{escape(state)}'>"
-        f"<th role='rowheader' scope='row'>{first or escape(name)}</th>{told}</tr>"
+        f"<th role='rowheader' scope='row'>{first or escape(name)}</th>{items}</tr>"
     )
 
 

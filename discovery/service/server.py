@@ -238,7 +238,7 @@ async def _reload(service: Service, why: str) -> None:
     try:
         await service.reload()
     except (DiscoveryError, OSError):
-        return  # told and counted where it happened
+        return  # logged and counted where it happened
     except Exception:  # noqa: BLE001 - a reload must never end the service
         _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {why}")
 

@@ -58,7 +58,7 @@ class SnapshotStore:
             ) from error
 
     def load(self, configured: Collection[BrokerAddress], *, cluster_id: ClusterId | None) -> Snapshot | None:
-        """Return the saved view that belongs here, or None; a broken file is told and counts as none.
+        """Return the saved view that belongs here, or None; a broken file is logged and counts as none.
 
         A named source has its file. Otherwise it is the cluster given, else the one saved cluster that knows the most
         of the configured addresses; a tie is no answer.
@@ -112,7 +112,7 @@ class SnapshotStore:
         _log.warning("state_not_written", path=str(path), error=str(error), failures=self.write_failures, remedy=remedy)
 
     def _load_named(self) -> Saved | None:
-        assert self._path is not None  # noqa: S101 - told by the caller
+        assert self._path is not None  # noqa: S101 - ensured by the caller
         return _read(self._path)
 
     def _load_shared(self, configured: Collection[BrokerAddress], cluster_id: ClusterId | None) -> Saved | None:

@@ -1,6 +1,6 @@
 """Under which topic ids a named source has read its partitions, as its checkpoint stands.
 
-A saved view moves on with the cluster; this does not. A topic that was made anew is found by it at every start, until
+A saved view moves on with the cluster; this does not. A topic that was recreated is found by it at every start, until
 somebody has decided what then.
 """
 
@@ -27,7 +27,7 @@ class TopicIdStore:
         self.path = state_dir / "ids" / file_name(source_id)
 
     def load(self) -> dict[TopicPartition, TopicId]:
-        """Return what was saved; a file that is broken is told and counts as none.
+        """Return what was saved; a file that is broken is logged and counts as none.
 
         Runs: driver, once; a file look-up.
         """

@@ -136,7 +136,7 @@ def _below(word: str) -> list[int]:
 
 def run(rounds: int, seed: int) -> dict[str, object]:
     """Play the rounds on a cluster and a Spark of their own; raises AssertionError where a row is lost or doubled."""
-    told: list[dict[str, object]] = []
+    found: list[dict[str, object]] = []
     seen = environment()
     with (
         tempfile.TemporaryDirectory(prefix="cut-rounds-") as name,
@@ -152,13 +152,13 @@ def run(rounds: int, seed: int) -> dict[str, object]:
             exercise.runs[0].wait_rows(100, 120)
             for number, step in enumerate(plan(rounds, seed), start=1):
                 seconds = exercise.play(step)
-                told.append({**asdict(step), "seconds": round(seconds, 2)})
-                say(f"round {number}: {told[-1]}")
+                found.append({**asdict(step), "seconds": round(seconds, 2)})
+                say(f"round {number}: {found[-1]}")
             exercise.finish()
         cuts = driver.log().count("cut, since nobody could be read from")
         say(f"{len(load.acknowledged)} records, each once; {cuts} cuts; {len(exercise.runs)} drivers")
     records, drivers = len(load.acknowledged), len(exercise.runs)
-    return {"environment": seen, "rounds": told, "records": records, "cuts": cuts, "drivers": drivers, "seed": seed}
+    return {"environment": seen, "rounds": found, "records": records, "cuts": cuts, "drivers": drivers, "seed": seed}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -168,9 +168,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=20)
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as every other end: what was started is stopped
-    told = run(given.rounds, given.seed)
+    found = run(given.rounds, given.seed)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(told, indent=1) + "\n")
+    OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

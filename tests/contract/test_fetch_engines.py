@@ -182,7 +182,7 @@ def test_given_lost_records_when_either_reads_then_both_say_the_same(
     assert read_both(kafka_cluster, [range_of(topic_name, 0, -2, 10)])["offset"].to_pylist() == [8, 9]
 
 
-def test_given_a_topic_made_anew_after_its_leader_moved_when_read_on_then_either_reads_the_new_one(
+def test_given_a_topic_recreated_after_its_leader_moved_when_read_on_then_either_reads_the_new_one(
     kafka_cluster: LocalKafka, topic_name: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers, "log_level": 0})
@@ -192,7 +192,9 @@ def test_given_a_topic_made_anew_after_its_leader_moved_when_read_on_then_either
         return "" if asked.exception() else str(asked.result().topic_id)
 
     def is_written() -> bool:
-        producer = writer(kafka_cluster)  # anew each time: one that heard a lagging broker first ignores the new topic
+        producer = writer(
+            kafka_cluster
+        )  # a new one each time: one that heard a lagging broker first ignores the new topic
         for record in odd_records(5):
             producer.produce(topic_name, partition=0, **record)  # type: ignore[arg-type]
         return producer.flush(5) == 0
@@ -200,16 +202,16 @@ def test_given_a_topic_made_anew_after_its_leader_moved_when_read_on_then_either
     def make(leader: int, *, former: str = "") -> str:
         kafka_cluster.create_topic(topic_name, assignment=[[leader, 2]])
         # A broker that lags behind tells the former one, or none.
-        told = ""
+        reported = ""
 
-        def is_told() -> bool:
-            nonlocal told
-            told = topic_id()
-            return told not in ("", former)
+        def is_answer() -> bool:
+            nonlocal reported
+            reported = topic_id()
+            return reported not in ("", former)
 
-        eventually(is_told, 20, "the topic's id")
+        eventually(is_answer, 20, "the topic's id")
         eventually(is_written, 60, "records in the topic")
-        return told
+        return reported
 
     def read(topic_id: str) -> None:
         for engine in ("python", "native"):

@@ -50,7 +50,7 @@ def settled(gateway: Gateway, topic: str) -> TopicMetadata:
     return found
 
 
-def test_given_a_topic_when_asked_by_name_then_its_partitions_leaders_and_the_brokers_are_told(
+def test_given_a_topic_when_asked_by_name_then_its_partitions_leaders_and_the_brokers_are_reported(
     subject: Subject, topic_name: str
 ) -> None:
     subject.create_topic(topic_name, 4)
@@ -88,7 +88,9 @@ def test_given_no_such_topic_when_asked_then_it_is_unknown_and_stays_uncreated(
     assert topic_name not in [t.name for t in everything.topics]
 
 
-def test_given_a_cluster_when_only_brokers_are_asked_then_no_topic_is_told(subject: Subject, topic_name: str) -> None:
+def test_given_a_cluster_when_only_brokers_are_asked_then_no_topic_is_reported(
+    subject: Subject, topic_name: str
+) -> None:
     subject.create_topic(topic_name, 1)
     with gateway_of(subject) as gateway:
         answer = gateway.fetch_metadata([], timeout_seconds=TIMEOUT)
@@ -127,7 +129,9 @@ def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("either_way")
-def test_given_records_when_offsets_are_asked_then_start_and_end_are_told(subject: Subject, topic_name: str) -> None:
+def test_given_records_when_offsets_are_asked_then_start_and_end_are_reported(
+    subject: Subject, topic_name: str
+) -> None:
     subject.create_topic(topic_name, 2)
     with gateway_of(subject) as gateway:
         settled(gateway, topic_name)
@@ -139,7 +143,7 @@ def test_given_records_when_offsets_are_asked_then_start_and_end_are_told(subjec
     assert [ends[tp].offset for tp in tps] == [0, 7]
 
 
-def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_told(
+def test_given_new_partitions_when_metadata_has_them_then_their_offsets_are_reported(
     subject: Subject, topic_name: str
 ) -> None:
     subject.create_topic(topic_name, 3)
@@ -152,16 +156,16 @@ def test_given_new_partitions_when_metadata_told_them_then_their_offsets_are_tol
 
         # A broker may tell of partitions whose leaders still create them, so the first question may come too early.
         # What must not happen is that the client answers from the leaders of before, which it keeps for 15 minutes.
-        def told() -> dict[TopicPartition, int]:
+        def seen() -> dict[TopicPartition, int]:
             assert topic_in(gateway, topic_name)
             offsets = gateway.list_offsets(new, LATEST, timeout_seconds=TIMEOUT)
             return {tp: o.offset for tp, o in offsets.items()}
 
-        eventually(lambda: told() == dict.fromkeys(new, 0), 10)
+        eventually(lambda: seen() == dict.fromkeys(new, 0), 10)
 
 
 @pytest.mark.usefixtures("either_way")
-def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_told_or_that_there_is_none(
+def test_given_records_when_asked_by_time_then_the_first_at_or_after_it_is_reported_or_that_there_is_none(
     subject: Subject, topic_name: str
 ) -> None:
     only_on(subject, FakeSubject, RealSubject)
@@ -205,7 +209,7 @@ def test_given_a_leader_that_does_not_answer_when_asked_then_its_partitions_are_
     assert dead == {}
     assert took < LATE
     assert set(living) == set(led_by(topic, 1)) != set()
-    assert all(told.offset >= 0 for told in living.values())
+    assert all(seen.offset >= 0 for seen in living.values())
 
 
 def test_given_a_partition_without_leader_when_asked_then_it_is_listed_without_one_and_has_no_offset(
@@ -218,14 +222,14 @@ def test_given_a_partition_without_leader_when_asked_then_it_is_listed_without_o
         with subject.leaderless(topic_name, dead.partition, 3):
             answer = gateway.fetch_metadata([topic.name], timeout_seconds=TIMEOUT)
             leaders = {p.partition: p.leader_id for p in answer.topics[0].partitions}
-            told = gateway.list_offsets([dead], LATEST, timeout_seconds=1)
+            seen = gateway.list_offsets([dead], LATEST, timeout_seconds=1)
             others = gateway.list_offsets([alive], LATEST, timeout_seconds=TIMEOUT)
             mixed = gateway.list_offsets([dead, alive], LATEST, timeout_seconds=1)
     assert set(mixed) <= {alive}
     assert len(leaders) == 3
     assert leaders[dead.partition] is None
     assert leaders[alive.partition] == 1
-    assert told == {}
+    assert seen == {}
     assert set(others) == {alive}
 
 
@@ -241,12 +245,12 @@ def test_given_a_recreated_topic_when_ids_are_asked_then_it_has_another_id(subje
         settled(gateway, topic_name)
         after: dict[TopicName, TopicId] = {}
 
-        def is_told() -> bool:  # a broker that lags behind tells the former id, or none
+        def is_answer() -> bool:  # a broker that lags behind tells the former id, or none
             after.clear()
             after.update(gateway.describe_topic_ids([name, TopicName("no-such-topic")], timeout_seconds=TIMEOUT))
             return after.get(name, before[name]) != before[name]
 
-        eventually(is_told, 10)
+        eventually(is_answer, 10)
     assert set(before) == set(after) == {topic_name}
     assert not set(after[name]) & set("+/="), "Kafka writes ids in base64 for URLs"
 
@@ -256,7 +260,7 @@ def test_given_only_unknown_topics_when_ids_are_asked_then_the_answer_is_empty(s
         assert gateway.describe_topic_ids([TopicName("no-such-topic")], timeout_seconds=TIMEOUT) == {}
 
 
-def test_given_a_committed_offset_when_asked_then_it_is_told_and_partitions_without_one_are_absent(
+def test_given_a_committed_offset_when_asked_then_it_is_reported_and_partitions_without_one_are_absent(
     subject: Subject, topic_name: str
 ) -> None:
     subject.create_topic(topic_name, 2)
@@ -270,7 +274,7 @@ def test_given_a_committed_offset_when_asked_then_it_is_told_and_partitions_with
         assert gateway.committed_offsets(topic_name, tps, timeout_seconds=20) == {tps[1]: 5}
 
 
-def test_given_offsets_committed_when_asked_then_they_are_told_whichever_way_they_moved(
+def test_given_offsets_committed_when_asked_then_they_are_reported_whichever_way_they_moved(
     subject: Subject, topic_name: str
 ) -> None:
     subject.create_topic(topic_name, 2)
@@ -377,11 +381,11 @@ def test_given_an_option_that_librdkafka_refuses_then_the_message_names_it() -> 
 
 
 def test_given_thousands_of_partitions_and_no_time_when_the_client_is_let_go_then_the_process_lives() -> None:
-    told = subprocess.run(
+    seen = subprocess.run(
         [sys.executable, "-m", "tests.support.fakes.many_partitions"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (told.returncode, told.stdout) == (0, "lived\n"), told.stderr[-2000:]
+    assert (seen.returncode, seen.stdout) == (0, "lived\n"), seen.stderr[-2000:]

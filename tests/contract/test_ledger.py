@@ -163,7 +163,7 @@ def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_
 
 
 @pytest.mark.kafka
-def test_given_an_entry_that_nobody_wrote_when_looked_at_then_it_is_told_and_an_operator_may_give_it_up(
+def test_given_an_entry_that_nobody_wrote_when_looked_at_then_it_is_reported_and_an_operator_may_give_it_up(
     kafka_cluster: LocalKafka, tmp_path: Path
 ) -> None:
     name, brokers = uuid.uuid4().hex[:8], parse_bootstrap_servers(kafka_cluster.bootstrap_servers)

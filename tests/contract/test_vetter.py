@@ -114,7 +114,7 @@ def test_given_a_broker_that_does_not_answer_when_vetted_then_the_others_are_not
     ],
 )
 @pytest.mark.parametrize("options", [PLAIN, TLS, sasl("any")], ids=["plain", "tls", "sasl"])
-def test_given_a_port_that_talks_something_else_then_it_is_told_from_kafka(
+def test_given_a_port_that_talks_something_else_then_it_is_distinguished_from_kafka(
     kind: Garbage,
     greets: bool,  # noqa: FBT001 - pytest passes it by name
     expected: Verdict,
@@ -129,7 +129,7 @@ def test_given_a_port_that_talks_something_else_then_it_is_told_from_kafka(
     ("fault", "expected"),
     [(refused_port, Verdict.REFUSED), (black_hole, Verdict.SILENT), (accept_and_hang, Verdict.SILENT)],
 )
-def test_given_a_dead_address_then_its_way_of_being_dead_is_told(
+def test_given_a_dead_address_then_its_way_of_being_dead_is_reported(
     fault: Callable[[], AbstractContextManager[str]], expected: Verdict
 ) -> None:
     with fault() as address:
@@ -262,7 +262,7 @@ def _kernel_threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def test_given_an_outcome_when_known_then_it_is_told_before_the_slow_ones(plain_broker: str) -> None:
+def test_given_an_outcome_when_known_then_it_is_reported_before_the_slow_ones(plain_broker: str) -> None:
     with contextlib.ExitStack() as stack:
         slow = BrokerAddress.parse(stack.enter_context(black_hole()))
         outcomes = vet(LibrdkafkaVetter(PLAIN, Policy()), [slow, BrokerAddress.parse(plain_broker)], connect=1)

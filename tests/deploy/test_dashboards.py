@@ -44,9 +44,9 @@ def test_given_a_dashboard_when_promtool_reads_its_expressions_then_they_are_pro
     rules = [{"record": f"panel:expression:{i}", "expr": e} for i, e in enumerate(filled)]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     command = [tool("promtool"), "check", "rules", str(tmp_path / "rules.yml")]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert f"{len(filled)} rules found" in told.stdout
+    seen = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    assert f"{len(filled)} rules found" in seen.stdout
 
 
 @EACH

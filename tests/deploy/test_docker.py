@@ -28,8 +28,8 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def test_given_the_dockerfiles_when_linted_then_hadolint_has_nothing_to_say() -> None:
-    told = subprocess.run([tool("hadolint"), str(DOCKERFILE)], capture_output=True, text=True, check=False, timeout=60)
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    seen = subprocess.run([tool("hadolint"), str(DOCKERFILE)], capture_output=True, text=True, check=False, timeout=60)
+    assert (seen.returncode, seen.stdout, seen.stderr) == (0, "", "")
 
 
 def test_given_the_images_when_read_then_they_run_as_numbers_and_carry_this_version() -> None:
@@ -42,11 +42,11 @@ def test_given_the_images_when_read_then_they_run_as_numbers_and_carry_this_vers
 
 
 def test_given_the_stack_when_docker_compose_reads_it_then_it_is_valid() -> None:
-    told = subprocess.run(
+    seen = subprocess.run(
         [tool("docker-compose"), "-f", str(COMPOSE), "config", "--quiet"],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
+    assert seen.returncode == 0, seen.stderr
 
 
 def test_given_the_stack_when_read_then_it_keeps_to_what_both_kinds_of_compose_take() -> None:
@@ -84,8 +84,8 @@ def test_given_the_monitoring_of_the_stack_when_checked_then_its_files_are_sound
         [tool("promtool"), "check", "config", "--syntax-only", "deploy/compose/prometheus.yml"],
         [tool("amtool"), "check-config", "deploy/compose/alertmanager.yml"],
     ):
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert told.returncode == 0, told.stdout + told.stderr
+        seen = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert seen.returncode == 0, seen.stdout + seen.stderr
 
 
 _ALONE = """

@@ -28,8 +28,8 @@ def documents(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def validate(version: str, *files: Path) -> None:
     for file in files:
         command = [tool("kubernetes-validate"), "--strict", "-k", version, str(file)]
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert told.returncode == 0, told.stdout + told.stderr
+        seen = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert seen.returncode == 0, seen.stdout + seen.stderr
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])

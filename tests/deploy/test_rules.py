@@ -50,8 +50,8 @@ def test_given_the_expressions_when_read_then_they_use_metrics_that_are_exported
 
 def test_given_the_cases_when_counted_then_each_alert_must_fire_and_must_not() -> None:
     for alert in ALERTS:
-        told = [bool(case.fires) for case in CASES if case.alert == alert.name]
-        assert {True, False} == set(told), alert.name
+        reported = [bool(case.fires) for case in CASES if case.alert == alert.name]
+        assert {True, False} == set(reported), alert.name
     assert {case.alert for case in CASES} == {alert.name for alert in ALERTS}
 
 

@@ -24,25 +24,25 @@ def analyze(tmp_path: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_given_the_unit_when_verified_then_systemd_says_nothing(tmp_path: Path) -> None:
-    told = analyze(tmp_path, "verify", "--man=no")
-    assert (told.returncode, told.stderr) == (0, "")
+    seen = analyze(tmp_path, "verify", "--man=no")
+    assert (seen.returncode, seen.stderr) == (0, "")
 
 
 def test_given_a_mistake_in_the_unit_when_verified_then_systemd_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.service").write_text("[Service]\nExecStart=/bin/true\nWatchDogSecs=3\n", encoding="utf-8")
     command = [tool("systemd-analyze"), "verify", "--man=no", "./x.service"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
-    assert "WatchDogSecs" in told.stderr
+    seen = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert "WatchDogSecs" in seen.stderr
 
 
 def test_given_the_unit_when_its_exposure_is_judged_then_it_is_small(tmp_path: Path) -> None:
-    told = analyze(tmp_path, "security", "--offline=true", "--no-pager")
-    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", told.stdout)
-    assert found, told.stdout + told.stderr
+    seen = analyze(tmp_path, "security", "--offline=true", "--no-pager")
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", seen.stdout)
+    assert found, seen.stdout + seen.stderr
     assert float(found[1]) <= 1.5
 
 
-def test_given_systemd_when_the_service_starts_turns_and_ends_then_it_is_told(
+def test_given_systemd_when_the_service_starts_turns_and_ends_then_it_is_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:

@@ -197,7 +197,7 @@ ADVICE = {
 
 
 @pytest.mark.parametrize("name", ADVICE)
-def test_given_a_bad_list_when_examined_then_the_changes_that_help_are_told_the_best_first(
+def test_given_a_bad_list_when_examined_then_the_changes_that_help_are_reported_the_best_first(
     played: Mapping[str, Played], name: str
 ) -> None:
     advice = played[name].said.advice
@@ -244,7 +244,7 @@ def test_given_a_wrong_password_when_examined_then_it_is_said_and_real_clients_f
     assert all_fail_at_once(happened), happened
 
 
-def test_given_a_list_that_leads_to_two_clusters_when_examined_then_it_is_said_and_the_right_list_is_told(
+def test_given_a_list_that_leads_to_two_clusters_when_examined_then_it_is_said_and_the_right_list_is_reported(
     other: LocalKafka, kafka_cluster: LocalKafka
 ) -> None:
     said = _look(f"{kafka_cluster.bootstrap_servers},{other.address(1, listener='PLAIN')}")

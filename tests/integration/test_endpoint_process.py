@@ -66,9 +66,9 @@ def test_given_the_endpoint_alone_when_it_is_stopped_then_it_ends_well_and_its_s
         ):
             try:
                 assert one.stdout is not None
-                told = json.loads(one.stdout.readline())
-                assert told["pid"] == one.pid
-                assert brokers_at(told["endpoint"]) == {1, 2, 3}
+                seen = json.loads(one.stdout.readline())
+                assert seen["pid"] == one.pid
+                assert brokers_at(seen["endpoint"]) == {1, 2, 3}
                 metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=20, trust_env=False).text
                 assert "kafka_discovery_endpoint_bytes_total" in metrics
                 os.kill(one.pid, signal.SIGTERM)

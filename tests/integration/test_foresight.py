@@ -1,4 +1,4 @@
-"""A few of the situations of `make chaos-predict`: what the doctor foretells is what real clients do."""
+"""A few of the situations of `make chaos-predict`: what the doctor predicts is what real clients do."""
 
 import pytest
 
@@ -27,7 +27,7 @@ SCENARIOS = tuple(
 )
 
 
-def test_given_drawn_situations_when_foretold_and_played_then_every_outcome_is_as_foretold(
+def test_given_drawn_situations_when_predicted_and_played_then_every_outcome_is_as_predicted(
     kafka_cluster: LocalKafka,
 ) -> None:
     if not can_compile():

@@ -46,12 +46,12 @@ def _replicas(cluster: LocalKafka, topic: str, partitions: int) -> dict[int, lis
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, **cluster.client_options})
     found: dict[int, list[int]] = {}
 
-    def told() -> bool:
+    def reported() -> bool:
         known = client.list_topics(timeout=10).topics.get(topic)
         found.update({index: list(one.replicas) for index, one in known.partitions.items()} if known else {})
         return len(found) == partitions
 
-    eventually(told, 30, f"{partitions} partitions of {topic}")
+    eventually(reported, 30, f"{partitions} partitions of {topic}")
     return found
 
 
@@ -289,10 +289,10 @@ def test_given_two_starters_of_one_name_when_both_start_then_one_wins_and_down_e
     starters = [
         subprocess.Popen(command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    told = [starter.communicate(timeout=120) for starter in starters]
+    reported = [starter.communicate(timeout=120) for starter in starters]
     try:
         assert sorted(starter.returncode for starter in starters) == [0, 1]
-        assert sum("is up or starting" in err for _, err in told) == 1
+        assert sum("is up or starting" in err for _, err in reported) == 1
         shown = subprocess.run([*COMMAND, "status", "--json"], env=home, capture_output=True, text=True, check=True)
         assert [broker["state"] for broker in json.loads(shown.stdout)["brokers"]] == ["alive"]
         processes = _recorded(tmp_path / "kafka-discovery" / "local-kafka" / "default")
@@ -303,23 +303,25 @@ def test_given_two_starters_of_one_name_when_both_start_then_one_wins_and_down_e
     assert not any(map(is_running, processes))
 
 
-def _told(home: dict[str, str], *arguments: str, exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
-    told = subprocess.run([*COMMAND, *arguments], env=home, capture_output=True, text=True, timeout=200, check=False)
-    assert told.returncode == exit_code, told.stderr
-    return told
+def _reported(home: dict[str, str], *arguments: str, exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
+    reported = subprocess.run(
+        [*COMMAND, *arguments], env=home, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert reported.returncode == exit_code, reported.stderr
+    return reported
 
 
 def test_given_a_detached_cluster_when_commands_ask_for_json_then_each_prints_json_alone(
     tmp_path: Path, home: dict[str, str]
 ) -> None:
     try:
-        up = json.loads(_told(home, "up", "--brokers", "2", "--detach", "--json").stdout)
+        up = json.loads(_reported(home, "up", "--brokers", "2", "--detach", "--json").stdout)
         LocalKafka.attach(Path(up["folder"])).create_topic("t", assignment=[[2]])
-        grown = json.loads(_told(home, "add-partitions", "t", "3", "--json").stdout)
-        emptied = json.loads(_told(home, "reassign-off", "2", "--json").stdout)
-        refused = _told(home, "reassign-off", "1,2", "--json", exit_code=2)
+        grown = json.loads(_reported(home, "add-partitions", "t", "3", "--json").stdout)
+        emptied = json.loads(_reported(home, "reassign-off", "2", "--json").stdout)
+        refused = _reported(home, "reassign-off", "1,2", "--json", exit_code=2)
     finally:
-        down = json.loads(_told(home, "down", "--json").stdout)
+        down = json.loads(_reported(home, "down", "--json").stdout)
     assert up["bootstrap_servers"].count(",") == 1
     assert grown == {"name": "default", "topic": "t", "partitions": 3}
     assert emptied == {"name": "default", "emptied": [2]}
@@ -342,7 +344,7 @@ def test_given_two_sessions_that_start_at_the_same_time_when_both_are_up_then_no
 
 def test_given_nothing_is_up_when_commands_are_given_then_one_line_says_so(home: dict[str, str]) -> None:
     for arguments in (["status"], ["kill", "1"], ["down"]):
-        told = subprocess.run([*COMMAND, *arguments], env=home, capture_output=True, text=True, check=False)
-        assert told.returncode == 1
-        assert told.stderr.count("\n") == 1
-        assert "no local cluster named 'default' is up" in told.stderr
+        reported = subprocess.run([*COMMAND, *arguments], env=home, capture_output=True, text=True, check=False)
+        assert reported.returncode == 1
+        assert reported.stderr.count("\n") == 1
+        assert "no local cluster named 'default' is up" in reported.stderr

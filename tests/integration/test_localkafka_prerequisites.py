@@ -64,14 +64,14 @@ def _up(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def _complaint(told: "subprocess.CompletedProcess[str]", exit_code: int) -> str:
+def _complaint(seen: "subprocess.CompletedProcess[str]", exit_code: int) -> str:
     """Return the one line that a failed command said."""
-    assert told.returncode == exit_code, told.stderr
-    assert "Traceback" not in told.stderr
-    assert told.stdout == ""
-    lines = [line for line in told.stderr.splitlines() if line.startswith("kafka-discovery: ")]
-    assert len(lines) == 1, told.stderr
-    assert told.stderr.splitlines()[-1] == lines[0]
+    assert seen.returncode == exit_code, seen.stderr
+    assert "Traceback" not in seen.stderr
+    assert seen.stdout == ""
+    lines = [line for line in seen.stderr.splitlines() if line.startswith("kafka-discovery: ")]
+    assert len(lines) == 1, seen.stderr
+    assert seen.stderr.splitlines()[-1] == lines[0]
     return lines[0]
 
 

@@ -26,7 +26,7 @@ from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
-from tests.support.foreign_broker import Usurper
+from tests.support.foreign_broker import ForeignBroker
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 
@@ -107,9 +107,9 @@ def test_given_everything_a_list_may_wrongly_hold_when_followed_then_each_is_nam
     kafka_cluster: LocalKafka, follow: FollowTopic, topic_name: str
 ) -> None:
     kafka_cluster.create_topic(topic_name, 1)
-    told = {Garbage.TLS_ALERT: Verdict.TLS_FAILED, Garbage.CLOSE: Verdict.REFUSED}
+    seen = {Garbage.TLS_ALERT: Verdict.TLS_FAILED, Garbage.CLOSE: Verdict.REFUSED}
     with contextlib.ExitStack() as stack:
-        wrong = {stack.enter_context(garbage_speaker(kind)): told.get(kind, Verdict.NOT_KAFKA) for kind in Garbage}
+        wrong = {stack.enter_context(garbage_speaker(kind)): seen.get(kind, Verdict.NOT_KAFKA) for kind in Garbage}
         wrong[stack.enter_context(garbage_speaker(Garbage.SSH, greets=True))] = Verdict.NOT_KAFKA
         wrong[stack.enter_context(accept_and_hang())] = Verdict.SILENT
         wrong[stack.enter_context(black_hole())] = Verdict.SILENT
@@ -151,7 +151,7 @@ def test_given_a_brokers_address_taken_by_another_cluster_when_followed_then_no_
     taken = _address(breakable.address(2))
     breakable.kill([2])
     shown: set[int | None] = set()
-    with Usurper(breakable.address(2)) as other:
+    with ForeignBroker(breakable.address(2)) as other:
         other.create_topic(topic_name, 3)
         produce(other.bootstrap_servers, topic_name, *numbered(300))
 

@@ -10,7 +10,7 @@ from benchmarks.peers.program import Place, helper
 from benchmarks.processes import wait_or_kill
 
 
-def test_given_a_helper_that_ends_at_once_when_started_then_its_last_words_are_told(tmp_path: Path) -> None:
+def test_given_a_helper_that_ends_at_once_when_started_then_its_last_words_are_reported(tmp_path: Path) -> None:
     place = Place(folder=tmp_path, topic="t")
     with (
         pytest.raises(AssertionError, match=r"endpoint ended: (.|\n)*--port"),

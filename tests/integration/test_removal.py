@@ -1,4 +1,4 @@
-"""The removal gate on a real cluster: not, then safe, then done; and unknown wherever something is not told."""
+"""The removal gate on a real cluster: not, then safe, then done; and unknown wherever something is not answered."""
 
 import json
 import subprocess

@@ -61,7 +61,7 @@ def metric(service: ServiceProcess, series: str) -> int:
     return int(float(found.rpartition(" ")[2]))
 
 
-def told(connection: socket.socket) -> bytes:
+def seen(connection: socket.socket) -> bytes:
     """Return all that comes until the other side hangs up."""
     heard = b""
     with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def test_given_clients_that_trickle_when_others_ask_then_those_are_served_and_th
             assert service.probe("/livez").status_code == 200
         for connection in slow:
             connection.settimeout(30)
-            assert b" 200 " not in told(connection)
+            assert b" 200 " not in seen(connection)
     eventually(lambda: service.get("/v1/clusters").status_code == 200, 30, "room for others")
 
 
@@ -97,7 +97,7 @@ def test_given_silent_connections_when_others_ask_then_the_longest_idle_makes_ro
         assert service.get("/v1/clusters").status_code == 200
         silent[-1].sendall(ASK)
         assert silent[-1].recv(65_536).startswith(b"HTTP/1.1 200"), "the youngest was kept"
-        assert not told(silent[0])
+        assert not seen(silent[0])
         assert closed(service, "evicted") - before >= MOST
         assert connections(service) <= MOST
 
@@ -124,7 +124,7 @@ def test_given_places_that_are_all_being_served_when_one_more_asks_then_it_gets_
         eventually(lambda: connections(service) == 3, 10, "three that are served")
         with connect(service) as one:
             one.sendall(ASK)
-            assert told(one).startswith(b"HTTP/1.1 503")
+            assert seen(one).startswith(b"HTTP/1.1 503")
         assert service.probe("/livez").status_code == 200
         assert closed(service, "evicted") == 0
 
@@ -150,7 +150,7 @@ def test_given_a_body_over_the_limit_when_sent_then_it_is_refused_and_not_kept(
         with contextlib.suppress(OSError):
             for _ in range(100):
                 connection.sendall(b"1000\r\n" + b" " * 4096 + b"\r\n" if chunked else b" " * 4096)
-        heard = told(connection)
+        heard = seen(connection)
     assert not heard or heard.startswith(b"HTTP/1.1 413"), heard[:100]
     assert service.get("/v1/clusters").status_code == 200
 
@@ -162,4 +162,4 @@ def test_given_a_request_in_the_shape_of_two_when_sent_then_it_is_refused(servic
     )
     with connect(service) as connection:
         connection.sendall(smuggled)
-        assert b" 200 " not in told(connection)
+        assert b" 200 " not in seen(connection)

@@ -1,4 +1,4 @@
-"""The service over brokers that the client library plays, by real sockets: beside a silent cluster, and as told."""
+"""The service over brokers that the client library plays, by real sockets: beside a silent cluster, and as scripted."""
 
 import contextlib
 import re

@@ -253,7 +253,9 @@ def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_
     assert feed.view().partitions[tp(1, "t1")].gone
 
 
-def test_given_a_query_killed_without_a_goodbye_when_it_starts_again_then_it_has_its_id_at_once(stage: Stage) -> None:
+def test_given_a_query_killed_before_it_unregisters_when_it_starts_again_then_it_has_its_id_at_once(
+    stage: Stage,
+) -> None:
     code = (
         "import sys; from discovery.feed.identity import instance_name; from discovery.feed.service_client import *\n"
         "ServiceClient(sys.argv[1]).report('query', {'instance': instance_name()}); print('done', flush=True); input()"
@@ -315,7 +317,7 @@ def test_given_a_service_that_cannot_be_used_when_followed_then_the_own_loop_beg
     assert feed.mode is not Mode.SERVICE
 
 
-def test_given_two_readers_with_one_id_when_started_then_the_second_is_told(
+def test_given_two_readers_with_one_id_when_started_then_the_second_is_refused(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("discovery.feed.reporter._OWNER_SECONDS", 0.5)
@@ -331,8 +333,8 @@ def test_given_a_service_when_asked_by_command_then_the_list_and_the_status_are_
     url = ("--url", f"http://127.0.0.1:{stage.port}")
     listed = CliRunner().invoke(app, ["bootstrap", *url])
     assert set(listed.output.strip().split(",")) == {f"cluster-a-b{i}:9092" for i in (1, 2, 3)}
-    told = json.loads(CliRunner().invoke(app, ["status", "--json", *url]).output)
-    assert (told["state"], told["cluster_id"], told["parked"]) == ("fresh", "cluster-a", {})
+    found = json.loads(CliRunner().invoke(app, ["status", "--json", *url]).output)
+    assert (found["state"], found["cluster_id"], found["parked"]) == ("fresh", "cluster-a", {})
     assert "cluster-a-b1:9092" in CliRunner().invoke(app, ["status", *url]).output
     stage.service.end()
     silent = CliRunner().invoke(app, ["bootstrap", *url])

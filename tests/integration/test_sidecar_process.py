@@ -99,7 +99,7 @@ def test_given_garbage_when_sent_then_it_is_answered_with_400(dead_service: Serv
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_given_waiters_when_told_to_end_then_all_are_answered_and_it_exits_0_in_time(
+def test_given_waiters_when_asked_to_end_then_all_are_answered_and_it_exits_0_in_time(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with serving(DEAD, tmp_path) as service:

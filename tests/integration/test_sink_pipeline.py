@@ -79,9 +79,9 @@ def test_given_an_attempt_with_its_offsets_sent_and_not_committed_when_retried_t
     assert pipe.visible() == ["0.0", "0.1"]
 
 
-def test_given_a_source_made_anew_when_copied_then_it_is_refused_before_any_output(pipe: Pipe) -> None:
+def test_given_a_source_recreated_when_copied_then_it_is_refused_before_any_output(pipe: Pipe) -> None:
     pipe.copy(0, range(3))
-    with pytest.raises(SinkRefusedError, match="the topic was made anew"):
+    with pytest.raises(SinkRefusedError, match="the topic was recreated"):
         pipe.copy(0, range(9), topic_id="two")
     assert pipe.visible() == ["0.0", "0.1", "0.2"]
 

@@ -91,7 +91,7 @@ def report(service: ServiceProcess, kafka: LocalKafka) -> None:
     generation = service.json("/v1/status")["generation"]
     ends = {str(p["partition"]): p["high_watermark"] for p in service.json("/v1/topics/orders")["partitions"]}
     every = kafka.bootstrap_servers.split(",")
-    told: dict[str, dict[str, Any]] = {
+    seen: dict[str, dict[str, Any]] = {
         "daily-active-users": {"acked_generation": generation, "positions": {"orders": ends}, "list": every[:3]},
         "visits-per-ip": {
             "acked_generation": generation - 1,
@@ -99,7 +99,7 @@ def report(service: ServiceProcess, kafka: LocalKafka) -> None:
             "list": every,
         },
     }
-    for name, said in told.items():
+    for name, said in seen.items():
         body = {"instance": "driver-1", "kind": "spark", "bootstrap_servers": said.pop("list"), **said}
         httpx.put(f"{service.api}/v1/consumers/{name}", json=body, timeout=30, trust_env=False).raise_for_status()
 

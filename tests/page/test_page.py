@@ -20,8 +20,8 @@ def settled(service: ServiceProcess, chromium: Browser) -> None:
 
     def well() -> bool:
         followed(service)
-        told = service.json("/v1/status")
-        return bool(told["partitions"] >= 9 and told["parked"] == 0 and told["brokers"]["healthy"] == 3)
+        seen = service.json("/v1/status")
+        return bool(seen["partitions"] >= 9 and seen["parked"] == 0 and seen["brokers"]["healthy"] == 3)
 
     eventually(well, 60, "a healthy cluster")
 
@@ -39,11 +39,11 @@ def parked(service: ServiceProcess) -> None:
 
 
 def cell(page: Page, address: str) -> str:
-    """Return how a broker's condition is told."""
+    """Return how a broker's condition is shown."""
     return page.locator("tr", has=page.get_by_role("rowheader", name=address)).locator("td.mark").inner_text()
 
 
-def test_given_an_open_page_when_a_broker_dies_then_it_is_told_without_a_reload(
+def test_given_an_open_page_when_a_broker_dies_then_it_is_reported_without_a_reload(
     service: ServiceProcess, chromium: Browser
 ) -> None:
     with opened(chromium, service.api) as (page, complaints):
@@ -108,7 +108,7 @@ def test_given_the_page_when_axe_looks_then_it_finds_no_fault(service: ServicePr
     for scheme in ("light", "dark"):
         with opened(chromium, service.api, scheme=scheme) as (page, _):
             page.evaluate(AXE.read_text(encoding="utf-8"))
-            faults = page.evaluate("axe.run().then(told => told.violations)")
+            faults = page.evaluate("axe.run().then(seen => seen.violations)")
             assert not [(f["id"], f["help"], [n["html"] for n in f["nodes"]]) for f in faults]
 
 
@@ -132,13 +132,13 @@ _LEAST_CONTRAST = """() => {
     }
     return "white";
   };
-  const told = [...document.querySelectorAll("body *")]
+  const seen = [...document.querySelectorAll("body *")]
     .filter((one) => [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
     .filter((one) => one.checkVisibility() && !["SCRIPT", "STYLE", "CAPTION"].includes(one.tagName))
     .map((one) => {
       const pair = [light(getComputedStyle(one).color), light(ground(one))].sort((a, b) => b - a);
       return (pair[0] + 0.05) / (pair[1] + 0.05);
     });
-  return Math.min(...told);
+  return Math.min(...seen);
 }"""
 """The least contrast of any text on its ground; 4.5 is what WCAG AA asks for."""

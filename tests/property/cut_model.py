@@ -51,7 +51,7 @@ class World:
 
 
 class Attempt(NamedTuple):
-    """A reader. `told` is the answer it has; it hands out rows as it goes."""
+    """A reader. `heard` is the answer it has; it hands out rows as it goes."""
 
     run: int
     plan: int
@@ -60,7 +60,7 @@ class Attempt(NamedTuple):
     start: int
     end: int
     position: int
-    told: int | None
+    heard: int | None
     ended: bool
 
 
@@ -94,9 +94,9 @@ class State(NamedTuple):
     """0: the driver is down."""
     runs: int = 0
     returned: int | None = None
-    """What this run last told Spark."""
+    """What this run last gave Spark."""
     unlogged: int | None = None
-    """Told, and not in the offset log yet."""
+    """Planned, and not in the offset log yet."""
     number: int = 0
     running: Running | None = None
     open: bool = False
@@ -267,7 +267,7 @@ def _batch(world: World, state: State) -> Steps:
                 start=running.start,
                 end=running.end,
                 position=running.start,
-                told=running.settled,
+                heard=running.settled,
                 ended=False,
             )
             begun = put(running.begun, scan, running.begun[scan] + 1)
@@ -299,15 +299,15 @@ def _readers(world: World, state: State) -> Steps:
             if world.sink == "task":
                 yield f"{scan} commits its task", _task_committed(state, attempt)
             continue
-        limit = attempt.end if attempt.told is None else attempt.told
+        limit = attempt.end if attempt.heard is None else attempt.heard
         if attempt.position < limit:
             moved = attempt._replace(position=attempt.position + 1)
             yield f"{scan} reads row {attempt.position}", _with_attempts(state, attempt, moved)
         elif attempt.position > limit and world.overtaken_fails:
             yield f"{scan} was overtaken and fails", _with_attempts(state, attempt, None)
-        elif attempt.told is not None or not world.must_ask:
+        elif attempt.heard is not None or not world.must_ask:
             yield f"{scan} ends at {attempt.position}", _ended(world, state, attempt)
-        if attempt.told is None:
+        if attempt.heard is None:
             yield from _asks(world, state, attempt, scan)
 
 
@@ -320,8 +320,8 @@ def _asks(world: World, state: State, attempt: Attempt, scan: str) -> Steps:
         yield f"{scan} is refused", _with_attempts(state, attempt, None)
         return
     yield f"{scan} asks to end at {attempt.position}, the answer {end} is lost", after
-    told = _with_attempts(after, attempt, attempt._replace(told=end))
-    yield f"{scan} asks to end at {attempt.position} and hears {end}", told
+    heard = _with_attempts(after, attempt, attempt._replace(heard=end))
+    yield f"{scan} asks to end at {attempt.position} and hears {end}", heard
 
 
 def _network(world: World, state: State) -> Steps:
@@ -331,7 +331,7 @@ def _network(world: World, state: State) -> Steps:
 
 
 def _decided(world: World, state: State, run: int, number: int, proposed: int) -> tuple[State, int | None]:
-    """The coordinator: a write-once outcome, recorded before it is told."""
+    """The coordinator: a write-once outcome, recorded before it is answered."""
     running = state.running
     if state.run == 0 or not state.open or running is None:
         return state, None
@@ -422,5 +422,5 @@ def _with_attempts(state: State, old: Attempt | None, new: Attempt | None) -> St
         attempts.remove(old)
     if new is not None:
         attempts.append(new)
-    attempts.sort(key=lambda a: (a.run, a.plan, a.scan, a.position, a.told is None, a.told or 0, a.ended))
+    attempts.sort(key=lambda a: (a.run, a.plan, a.scan, a.position, a.heard is None, a.heard or 0, a.ended))
     return state._replace(attempts=tuple(attempts))

@@ -60,7 +60,7 @@ class Lane(NamedTuple):
     """The marker inside it."""
     prepared: bool = False
     ended: bool = False
-    """The current epoch committed last: a repeated EndTxn of it is told yes."""
+    """The current epoch committed last: a repeated EndTxn of it is answered yes."""
     ghost: bool = False
     """The network still holds an EndTxn of the current epoch; those of earlier ones have no effect."""
     pending: Marker | None = None

@@ -163,13 +163,13 @@ def test_given_any_history_when_somebody_is_due_then_never_everybody_rests_for_m
 
 @given(NUMBERS, CLUSTERS, LISTED, CLUSTERS)
 def test_given_any_full_probe_when_concluded_then_only_the_pinned_cluster_is_alive(
-    number: int, told: ClusterId | None, listed: tuple[object, ...], pin: ClusterId | None
+    number: int, seen: ClusterId | None, listed: tuple[object, ...], pin: ClusterId | None
 ) -> None:
-    outcome = ProbeOutcome(address=address(number), cluster_id=told, brokers=listed)  # type: ignore[arg-type]
+    outcome = ProbeOutcome(address=address(number), cluster_id=seen, brokers=listed)  # type: ignore[arg-type]
     verdict, detail = conclude(outcome, pin=pin, snapshot=None)
     if verdict is Verdict.ALIVE:
-        assert told is not None
-        assert pin in (None, told)
+        assert seen is not None
+        assert pin in (None, seen)
         assert listed
     else:
         assert detail

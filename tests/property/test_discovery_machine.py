@@ -154,7 +154,7 @@ class DiscoveryMachine(RuleBasedStateMachine):
         return len(served.partitions) if served is not None and served.topic_id is None else 0
 
     def repeat_no_former_life(self) -> None:
-        """End stale answers: without an id a topic's former life could not be told from its next one."""
+        """End stale answers: without an id a topic's former life could not be distinguished from its next one."""
         self.cluster._stale.clear()
 
     @rule(count=st.integers(1, 50))
@@ -217,8 +217,8 @@ class DiscoveryMachine(RuleBasedStateMachine):
         assert [p.leader_id for p in served.partitions] == [p.leader for p in truth.partitions]
         assert served.topic_id == truth.topic_id
         offsets = self.pictures[-1].book.offsets
-        told = [offsets[TopicPartition(TOPIC, p.partition)].high_watermark for p in served.partitions]
-        assert told == [p.end for p in truth.partitions]
+        seen = [offsets[TopicPartition(TOPIC, p.partition)].high_watermark for p in served.partitions]
+        assert seen == [p.end for p in truth.partitions]
         assert not self.pictures[-1].book.unanswered
         dead = [a for a, known in self.cycle.state.addresses.items() if not known.alive]
         assert all(self.network.owners[a][0] is self.other for a in dead), dead
@@ -237,7 +237,7 @@ TestDiscoveryMachine.settings = settings(
 )
 
 
-def test_given_an_answer_on_its_way_when_its_topic_is_made_anew_and_smaller_then_nothing_stays_unanswered() -> None:
+def test_given_an_answer_on_its_way_when_its_topic_is_recreated_and_smaller_then_nothing_stays_unanswered() -> None:
     machine = DiscoveryMachine()
     machine.begin()
     machine.kill(broker=2)

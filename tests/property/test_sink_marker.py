@@ -113,7 +113,7 @@ def _sum(
     return found.text()
 
 
-def test_given_null_and_empty_fields_when_summed_then_they_are_told_apart() -> None:
+def test_given_null_and_empty_fields_when_summed_then_they_are_distinguished() -> None:
     assert len({_sum([("t", None, key, value, [])]) for key in (None, b"") for value in (None, b"", b"a")}) == 6
 
 

@@ -99,8 +99,8 @@ def test_given_plans_in_a_row_when_nothing_is_new_then_the_offsets_stop_changing
     while (end := plan_end(position, cluster, Limits(max_offsets=limit)).end) != position:
         position, steps = end, steps + 1
         assert steps < 10_000
-    told = to_json(position)
-    assert same_or(told, to_json(end)) is told
+    seen = to_json(position)
+    assert same_or(seen, to_json(end)) is seen
 
 
 @st.composite

@@ -8,7 +8,7 @@ import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
-from tests.support.foreign_broker import Usurper
+from tests.support.foreign_broker import ForeignBroker
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.driver import SparkDriver, joined
@@ -142,7 +142,7 @@ def test_given_a_broker_whose_address_goes_to_another_cluster_when_read_then_its
         # Our own producer must have forgotten the address: librdkafka would write to whatever cluster answers there.
         breakable.wait_registered([2], registered=False)
         load.wait_more(300)
-        with Usurper(breakable.address(2)) as other:
+        with ForeignBroker(breakable.address(2)) as other:
             other.create_topic(topic_name, 3)
             produce(other.bootstrap_servers, topic_name, *numbered(2000, prefix="foreign-"))
             load.wait_more(800)

@@ -1,4 +1,4 @@
-"""Topics grow, vanish and are made anew under a running query."""
+"""Topics grow, vanish and are recreated under a running query."""
 
 from pathlib import Path
 

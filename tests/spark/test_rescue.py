@@ -123,8 +123,8 @@ def _run_as_on_the_page(job: str, folder: Path, *, master: str, more: Sequence[s
     )
     assert report_file.exists(), done.stderr[-4000:]
     report: dict[str, Any] = json.loads(report_file.read_text())
-    told = (done.returncode, report["outcome"], report["runs"], report["failures"])
-    assert told == (0, "finished", 1, 0), done.stderr[-4000:]
+    seen = (done.returncode, report["outcome"], report["runs"], report["failures"])
+    assert seen == (0, "finished", 1, 0), done.stderr[-4000:]
     assert sorted("".join(file.read_text() for file in (folder / "events").glob("*.txt")).split()) == ["a", "b", "c"]
     return report
 

@@ -122,18 +122,18 @@ def test_given_a_batch_read_with_a_jks_store_then_its_rows_come_as_in_a_stream(
 
 def _refused(options: dict[str, str], address: str) -> tuple[Verdict | None, str]:
     """Vet one address as the loop does; nothing secret may show in what it tells."""
-    told: list[tuple[Verdict | None, str]] = []
+    seen: list[tuple[Verdict | None, str]] = []
     client = open_stores(map_client_options(options))
     LibrdkafkaVetter(client, Policy()).vet(
         [parsed := BrokerAddress.parse(address)],
         full=[parsed],
         connect_timeout_seconds=2,
         request_timeout_seconds=5,
-        on_outcome=lambda outcome: told.append((outcome.failure, outcome.detail)),
+        on_outcome=lambda outcome: seen.append((outcome.failure, outcome.detail)),
     )
-    assert "\n" not in told[0][1]
-    assert not any(secret in f"{told} {client!r}" for secret in (*SECRETS, WRONG))
-    return told[0]
+    assert "\n" not in seen[0][1]
+    assert not any(secret in f"{seen} {client!r}" for secret in (*SECRETS, WRONG))
+    return seen[0]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -239,9 +239,9 @@ def test_given_a_topic_that_may_not_be_read_when_fetched_then_either_engine_fail
         return str(error.value)
 
     with ThreadPoolExecutor(2) as both:
-        told = list(both.map(failure, ("native", "python")))
+        seen = list(both.map(failure, ("native", "python")))
     wanted = "forbidden-0 cannot be read: Broker: Topic authorization failed; grant this user READ on the topic"
-    assert told == [wanted, wanted]
+    assert seen == [wanted, wanted]
 
 
 def test_given_a_changed_password_when_the_query_restarts_with_it_then_it_goes_on(
@@ -327,7 +327,7 @@ def test_given_brokers_that_want_a_login_when_native_clients_use_the_endpoint_th
         assert not running.endpoint.counts.lost, "a living broker was taken for dead"
 
 
-def test_given_a_certificate_without_the_endpoints_name_when_it_leads_there_then_the_finding_foretells_the_error(
+def test_given_a_certificate_without_the_endpoints_name_when_it_leads_there_then_the_finding_predicts_the_error(
     secured: LocalKafka, made: Certificates, tmp_path: Path
 ) -> None:
     trust = {"kafka.security.protocol": "SSL", **trust_jks(made)}

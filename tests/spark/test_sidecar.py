@@ -60,13 +60,13 @@ def test_given_a_query_that_follows_a_service_when_it_is_killed_restarted_and_fr
     arguments = serve_arguments(kafka_cluster.bootstrap_servers, tmp_path / "service")
 
     def consumer(service: ServiceProcess) -> dict[str, Any]:
-        told = service.json("/v1/consumers")["consumers"]
-        return {**told[0]} if told else {}
+        seen = service.json("/v1/consumers")["consumers"]
+        return {**seen[0]} if seen else {}
 
     def follows(service: ServiceProcess) -> bool:
         """It reports, and what it applied is what this service discovered."""
-        told = consumer(service)
-        return bool(told) and told["heard_seconds_ago"] < 4 and told["lag"] is not None and not told["behind"]
+        seen = consumer(service)
+        return bool(seen) and seen["heard_seconds_ago"] < 4 and seen["lag"] is not None and not seen["behind"]
 
     with Load(kafka_cluster.bootstrap_servers, topic_name) as load:
         with ServiceProcess(*arguments, log=log) as service:

@@ -23,15 +23,15 @@ def test_given_leaders_that_move_all_the_time_when_a_query_reads_on_then_its_pro
         capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
-    told = json.loads((tmp_path / "build/bench/soak.json").read_text())
-    assert told["alive"]
-    assert told["leader_moves"] >= 2
-    assert told["peak"]["runner_mib"] > 0
-    assert told["peak"]["worker_mib"] > 0
-    growth = told["growth"]
-    assert growth["runner_threads"] < 15, told
-    assert growth["worker_threads"] < 15, told
-    assert growth["runner_files"] < 25, told
-    assert growth["worker_files"] < 25, told
-    assert growth["runner_mib"] < 25, told
-    assert growth["worker_mib"] < 60, told
+    seen = json.loads((tmp_path / "build/bench/soak.json").read_text())
+    assert seen["alive"]
+    assert seen["leader_moves"] >= 2
+    assert seen["peak"]["runner_mib"] > 0
+    assert seen["peak"]["worker_mib"] > 0
+    growth = seen["growth"]
+    assert growth["runner_threads"] < 15, seen
+    assert growth["worker_threads"] < 15, seen
+    assert growth["runner_files"] < 25, seen
+    assert growth["worker_files"] < 25, seen
+    assert growth["runner_mib"] < 25, seen
+    assert growth["worker_mib"] < 60, seen

@@ -63,7 +63,7 @@ def test_given_latest_when_the_query_runs_then_only_later_records_come(
     assert reading.values() == sorted(numbered(20, prefix="new"))
 
 
-def test_given_json_offsets_when_read_then_each_partition_begins_where_it_is_told(
+def test_given_json_offsets_when_read_then_each_partition_begins_where_it_is_asked_to(
     kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
     kafka_cluster.create_topic(topic_name, 3)

@@ -75,7 +75,7 @@ def test_given_a_least_batch_when_too_few_records_are_there_then_both_sources_wa
     hasty.wait_rows(5)
     produce(kafka_cluster.bootstrap_servers, topic_name, "c", "d", "e")
     patient.wait_rows(8)
-    # A first batch of nothing comes where the topic is so new that its leader has not told where it ends.
+    # A first batch of nothing comes where the topic is so new that its leader has not reported its end offset.
     assert patient.batches in ([3, 5], [0, 3, 5])
 
 

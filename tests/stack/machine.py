@@ -87,10 +87,10 @@ def machine(folder: Path) -> Iterator[Machine]:
 def _init_of(unshared: "subprocess.Popen[bytes]", folder: Path) -> int:
     if unshared.poll() is not None:
         pytest.skip(f"no machine can be booted here: {(folder / 'boot.log').read_text()[-500:]}")
-    told = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text(encoding="ascii").split()
-    if not told or Path(f"/proc/{told[0]}/comm").read_text(encoding="utf-8").strip() != "systemd":
+    seen = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text(encoding="ascii").split()
+    if not seen or Path(f"/proc/{seen[0]}/comm").read_text(encoding="utf-8").strip() != "systemd":
         return 0
-    return int(told[0])
+    return int(seen[0])
 
 
 def _is_up(booted: Machine, unshared: "subprocess.Popen[bytes]", folder: Path) -> bool:

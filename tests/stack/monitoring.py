@@ -30,7 +30,7 @@ class Heard:
     """What was delivered, by alert and fingerprint. Thread-safe for one writer."""
 
     firing: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Alert -> fingerprint -> when its last firing was first told."""
+    """Alert -> fingerprint -> when its last firing was first notified."""
     resolved: dict[str, dict[str, float]] = field(default_factory=dict)
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Heard:
                 self.resolved.setdefault(name, {})[key] = time.monotonic()
 
     def fired(self, name: str, since: float) -> float | None:
-        """Return when it was first told to fire after a moment; None while it was not."""
+        """Return when it was first notified to fire after a moment; None while it was not."""
         return min((at for at in list(self.firing.get(name, {}).values()) if at >= since), default=None)
 
     def is_over(self, name: str) -> bool:

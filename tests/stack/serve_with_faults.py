@@ -17,7 +17,7 @@ _turn = Cycle.turn
 
 
 def turn(self: Cycle, *arguments: Any) -> float:
-    """Turn, unless told otherwise."""
+    """Turn, by default."""
     _going.wait()
     if _failing.is_set():
         _failing.clear()

@@ -174,11 +174,11 @@ def walk_through(scene: Scene, alert: str) -> None:
         "PID": str(scene.service.pid),
         "TMPDIR": str(scene.folder),
     }
-    told = ""
+    reported = ""
     for block in sh_blocks(alert):
-        told += run(block, variables(**known))
+        reported += run(block, variables(**known))
         _COMMANDS.append(block.place)
-    assert found(SHOWS[alert], told), f"the runbook of {alert} does not show the fault:\n{told[-4000:]}"
+    assert found(SHOWS[alert], reported), f"the runbook of {alert} does not show the fault:\n{reported[-4000:]}"
 
 
 _COMMANDS: list[str] = []
@@ -191,7 +191,7 @@ def _fill(disk: Path) -> None:
 
 
 class Follower(threading.Thread):
-    """A consumer that reports every second and applies nothing until told."""
+    """A consumer that reports every second and applies nothing until asked to."""
 
     def __init__(self, api: str) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ def _play_all(scene: Scene, follower: Follower) -> None:
     )  # fmt: skip
     play(
         scene,
-        # Not beside a change that is taken in: a loop that is replaced begins its counters anew.
+        # Not beside a change that is taken in: a loop that is replaced begins its counters again.
         Fault("an unexpected error", ("DiscoveryUnexpectedErrors",), lambda: service.say("fail"), lambda: None),
         Fault("a mistake in the configuration", ("DiscoveryConfigReloadFailed",),
               lambda: scene.configure(broken="no_such_setting = 1"), scene.configure),

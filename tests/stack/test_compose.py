@@ -40,10 +40,10 @@ def compose(on: Engine, *words: str, timeout: float = 300, profiles: str = _UP) 
 
 
 def healthy(on: Engine) -> set[str]:
-    told = [(one["Names"], one["Status"]) for one in containers(on)]
+    seen = [(one["Names"], one["Status"]) for one in containers(on)]
     return {
         name.replace("_", "-").split("kafka-discovery-")[1].removesuffix("-1")
-        for name, said in told
+        for name, said in seen
         if "(healthy)" in said
     }
 
@@ -55,8 +55,8 @@ def counted(on: Engine, *, service: str = "driver", database: str = "dau.db") ->
 
 
 def state_of_alert(on: Engine, name: str) -> set[str]:
-    told = json.loads(on.get("http://127.0.0.1:9090/api/v1/alerts"))["data"]["alerts"]
-    return {alert["state"] for alert in told if alert["labels"]["alertname"] == name}
+    seen = json.loads(on.get("http://127.0.0.1:9090/api/v1/alerts"))["data"]["alerts"]
+    return {alert["state"] for alert in seen if alert["labels"]["alertname"] == name}
 
 
 @pytest.mark.timeout(1800)

@@ -124,16 +124,16 @@ def prepare(kube: Node, namespace: str, folder: Path) -> None:
 def pod_of(kube: Node, namespace: str) -> str:
     """Return the service's pod that is not being ended."""
     chosen = ("-l", "app.kubernetes.io/component=service", "--field-selector=status.phase=Running")
-    told = kube.kubectl("-n", namespace, "get", "pods", *chosen, "-o", "jsonpath={.items[*].metadata.name}").split()
-    return told[0] if len(told) == 1 else ""
+    seen = kube.kubectl("-n", namespace, "get", "pods", *chosen, "-o", "jsonpath={.items[*].metadata.name}").split()
+    return seen[0] if len(seen) == 1 else ""
 
 
 def started(kube: Node, namespace: str) -> bool:
-    told = kube.kubectl(
+    seen = kube.kubectl(
         "-n", namespace, "get", "pods", "-o",
         "jsonpath={range .items[*]}{.status.containerStatuses[0].started} {.status.containerStatuses[0].ready} {end}",
     )  # fmt: skip
-    return told.split() == ["true", "false"]
+    return seen.split() == ["true", "false"]
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +166,8 @@ def test_given_the_deployment_when_the_lines_of_the_runbooks_are_run_then_they_d
             assert "restarted" in deployed.run("bash", "-c", command)
             eventually(partial(has_changed, deployed, pod), 120, "another pod")
         else:
-            told = deployed.run("bash", "-c", command)
-            assert ("cold" in told) if "logs" in line else ("podmonitor" in told and "networkpolicy" in told), told
+            seen = deployed.run("bash", "-c", command)
+            assert ("cold" in seen) if "logs" in line else ("podmonitor" in seen and "networkpolicy" in seen), seen
 
 
 def has_changed(kube: Node, old: str) -> bool:

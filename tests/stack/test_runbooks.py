@@ -52,7 +52,7 @@ def installed(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> It
             done = booted.tried("bash", "-euxo", "pipefail", "-c", blocks(_PAGE)[number].text, timeout=400)
             assert done.returncode == 0, done.stdout + booted.tried("journalctl", "-n", "60").stdout
         assert "active (running)" in done.stdout
-        eventually(lambda: booted.unit("StatusText").startswith("fresh: "), 60, "a view, told to systemd")
+        eventually(lambda: booted.unit("StatusText").startswith("fresh: "), 60, "a view, notified to systemd")
         yield (
             booted,
             {

@@ -52,7 +52,7 @@ _HANGS = _CALLS + "calls_that_hang_when_overdue_then_they_are_named_abandoned_co
 _SINGLE = _CALLS + "a_running_call_when_started_again_then_it_is_single_flight"
 _PACE = _CYCLE + "a_running_loop_when_a_minute_passes_then_it_asks_once_per_interval"
 _ONE = "one source reads one cluster; run one query per cluster"
-_SPARK = "Spark plans its tasks anew for every batch; nothing stays assigned"
+_SPARK = "Spark plans its tasks again for every batch; nothing stays assigned"
 
 CASES = (
     no("A01", "discovery off: one run, no timer", "discovery is never off here; `assign` follows no new partition"),
@@ -79,7 +79,7 @@ CASES = (
         "A05",
         "what changed is exactly what was added and removed",
         (
-            _DECIDE + "more_partitions_when_told_then_they_are_published_and_announced",
+            _DECIDE + "more_partitions_when_reported_then_they_are_published_and_announced",
             "property/test_core_properties.py::test_given_any_answers_in_any_order_when_decided_then_nothing_good_is_lost",
         ),
     ),
@@ -115,7 +115,7 @@ CASES = (
     ),
     Case(
         "A10",
-        "a failure at a cold start without saved view is told",
+        "a failure at a cold start without saved view is reported",
         (
             _NO_BROKER,
             _LOOP + "no_saved_view_when_started_on_a_dead_list_then_it_stays_cold_and_heals_when_the_broker_returns",
@@ -160,7 +160,7 @@ CASES = (
         "closing is bounded and unblocks",
         (
             _HANGS,
-            "integration/test_sidecar_process.py::test_given_waiters_when_told_to_end_then_all_are_answered_and_it_exits_0_in_time",
+            "integration/test_sidecar_process.py::test_given_waiters_when_asked_to_end_then_all_are_answered_and_it_exits_0_in_time",
         ),
     ),
     no(
@@ -423,7 +423,7 @@ CASES = (
         "partial and empty answers delete nothing",
         (
             _DECIDE + "a_view_when_an_empty_answer_comes_then_the_view_stays_and_it_counts_as_a_failure",
-            _DECIDE + "four_of_twelve_missing_when_told_once_then_they_are_held_back_until_two_others_confirm",
+            _DECIDE + "four_of_twelve_missing_when_reported_once_then_they_are_held_back_until_two_others_confirm",
             _DECIDE + "fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_they_are_kept_without_a_leader",
         ),
     ),
@@ -473,7 +473,7 @@ CASES = (
         "age, failures and dead hosts are shown",
         (
             "unit/service/test_metrics.py::test_given_dead_brokers_when_scraped_then_it_is_answered_and_the_view_ages",
-            "unit/source/test_status.py::test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_told",
+            "unit/source/test_status.py::test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_reported",
         ),
     ),
     Case(
@@ -487,7 +487,7 @@ CASES = (
     ),
     Case(
         "B17",
-        "a parked partition is told once, not every cycle",
+        "a parked partition is reported once, not every cycle",
         (_PLAN + "a_parked_partition_when_planned_then_the_others_go_on_and_it_is_named_once",),
     ),
     Case(

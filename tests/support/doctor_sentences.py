@@ -8,9 +8,9 @@ PAGE = Path("docs/reference/doctor.md")
 _SOURCES = (Path("discovery/doctor/diagnose.py"), Path("discovery/core/prediction/clients.py"))
 _D = "integration/test_doctor.py::test_given_"
 _REAL = _D + "a_list_and_a_client_when_examined_then_what_is_said_is_what_real_clients_do"
-_ADVICE = _D + "a_bad_list_when_examined_then_the_changes_that_help_are_told_the_best_first"
+_ADVICE = _D + "a_bad_list_when_examined_then_the_changes_that_help_are_reported_the_best_first"
 _FROZEN = _D + "brokers_that_freeze_and_are_cut_off_when_examined_then_each_state_is_said"
-_TWO = _D + "a_list_that_leads_to_two_clusters_when_examined_then_it_is_said_and_the_right_list_is_told"
+_TWO = _D + "a_list_that_leads_to_two_clusters_when_examined_then_it_is_said_and_the_right_list_is_reported"
 
 
 @dataclass(frozen=True, slots=True)

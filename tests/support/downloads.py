@@ -39,7 +39,7 @@ class DownloadServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def java_options(self, folder: Path) -> str:
-        """Write settings that know this server alone; return what a JVM must be told to use them."""
+        """Write settings that know this server alone; return the options by which a JVM uses them."""
         folder.mkdir()
         texts = {"public": _PUBLIC.format(url=self.url), "default-chain": _CHAIN}
         for part in ("public", "shared", "local", "main-chain", "default-chain"):

@@ -70,7 +70,7 @@ def garbage_speaker(kind: Garbage = Garbage.HTTP, *, greets: bool = False) -> It
         yield address
 
 
-class Babble(Enum):
+class Malformed(Enum):
     """How a broker that is out of its mind answers a request of Kafka's protocol; each by a seed.
 
     One kind is missing: a list of API versions with a negative length, under the right correlation id, makes librdkafka
@@ -86,15 +86,15 @@ class Babble(Enum):
 
 
 @contextlib.contextmanager
-def babbler(kind: Babble, *, seed: int) -> Iterator[str]:
+def malformed_broker(kind: Malformed, *, seed: int) -> Iterator[str]:
     """Yield an address whose broker reads requests and answers each one so."""
     random = Random(f"{kind.name} {seed}")
 
     def talk(client: socket.socket) -> None:
         while (request := _frame(client)) is not None:
-            for part in _babble(kind, request[4:8], random):
+            for part in _answer_malformed(kind, request[4:8], random):
                 client.sendall(part)
-            if kind is Babble.CUT:
+            if kind is Malformed.CUT:
                 return
 
     with _server(talk, close_after=True) as address:
@@ -112,22 +112,22 @@ def _frame(client: socket.socket) -> bytes | None:
     return data[4:]
 
 
-def _babble(kind: Babble, correlation: bytes, random: Random) -> Iterator[bytes]:
+def _answer_malformed(kind: Malformed, correlation: bytes, random: Random) -> Iterator[bytes]:
     body = random.randbytes(random.randint(1, 2_000))
     match kind:
-        case Babble.RANDOM:
+        case Malformed.RANDOM:
             yield _framed(correlation + body)
-        case Babble.WRONG_ID:
+        case Malformed.WRONG_ID:
             yield _framed(random.randbytes(4) + b"\x00\x00" + b"\x00" * 60)
-        case Babble.CUT:
+        case Malformed.CUT:
             yield _framed(correlation + body)[: random.randint(1, 8)]
-        case Babble.HUGE:
+        case Malformed.HUGE:
             yield (2**30).to_bytes(4, "big") + correlation
             for _ in range(200):
                 yield random.randbytes(65_536)
-        case Babble.HUGE_COUNTS:
+        case Malformed.HUGE_COUNTS:
             yield _framed(correlation + b"\x00\x00" + b"\x7f\xff\xff\xff" * 16)
-        case Babble.TRICKLE:
+        case Malformed.TRICKLE:
             yield len(correlation + body).to_bytes(4, "big") + correlation
             for byte in body[:40]:
                 time.sleep(0.05)

@@ -9,7 +9,7 @@ from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.properties import ClusterSettings
 
 
-class Usurper(LocalKafka):
+class ForeignBroker(LocalKafka):
     """One broker on the given address, which must be free by now."""
 
     def __init__(self, address: str) -> None:

@@ -1,7 +1,7 @@
 """A pytest plugin: a session that leaves a keeper or a broker behind fails, names them, and ends them.
 
 Whatever a session starts, however indirectly, inherits a mark in its environment; that is how its processes are
-told from those of other sessions and of the user. Linux only: elsewhere nobody can read another process's environment.
+apart from those of other sessions and of the user. Linux only: elsewhere nobody can read another process's environment.
 """
 
 import os

@@ -51,8 +51,8 @@ class ServiceProcess:
         if not line:
             self.process.wait(30)
         assert line, f"the service did not start: {self.log.read_text()[-2000:]}"
-        told = json.loads(line)
-        self.api, self.probes = told["api"], told["probes"]
+        seen = json.loads(line)
+        self.api, self.probes = seen["api"], seen["probes"]
         return self
 
     @property

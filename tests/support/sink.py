@@ -93,7 +93,7 @@ def committed_values(
         "enable.auto.commit": False,
         "log_level": 0,
     }
-    # High watermarks, which a committed reader is not told: a commit has returned before its markers are in the log.
+    # High watermarks, which a committed reader does not get: a commit has returned before its markers are in the log.
     asking = Consumer({**options, "isolation.level": "read_uncommitted"})
     partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
     ends = {p: asking.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}

@@ -95,12 +95,12 @@ def _run(arguments: Sequence[str], passwords: Mapping[str, str], store: StoreFil
     return done.stdout
 
 
-def _why(told: str, store: StoreFile) -> str:
-    if "recover key" in told or "UnrecoverableKey" in told:
+def _why(output: str, store: StoreFile) -> str:
+    if "recover key" in output or "UnrecoverableKey" in output:
         return f"the password does not open the key in it; correct {store.prefix}ssl.key.password"
-    if "password" in told:
+    if "password" in output:
         return f"the password does not open it; correct {store.option('password')}"
-    line = next((line for line in told.splitlines() if "error" in line.lower()), "keytool failed")
+    line = next((line for line in output.splitlines() if "error" in line.lower()), "keytool failed")
     return f"{line.strip()[:200]}; check the file with keytool -list"
 
 

@@ -72,7 +72,7 @@ def map_client_options(given: Mapping[str, str]) -> ClientOptions:
     stores = translate_stores(plain, prefix=PREFIX)
     properties |= stores.properties
     properties |= login_properties(plain, properties, prefix=PREFIX)
-    # The JVM client reads uncommitted records unless told otherwise, librdkafka does not.
+    # The JVM client reads uncommitted records by default, librdkafka does not.
     isolation = Isolation(properties.setdefault("isolation.level", Isolation.READ_UNCOMMITTED.value))
     check_login(properties, prefix=PREFIX)
     return ClientOptions(

@@ -41,7 +41,7 @@ class GeneratorOptions:
     rate: float
     """Records per second."""
     count: int | None
-    """End after so many records; None: when told to."""
+    """End after so many records; None: when asked to."""
     users: int
     malformed_share: float
     begin: float

@@ -42,7 +42,7 @@ def _restarts(restarts: int) -> str:
 
 def chapters(figures: Figures) -> list[tuple[str, str]]:
     """Tell each step: (title, text); steps that were not reached are left out."""
-    told = [
+    chapters = [
         ("All is well", _start(figures)),
         (f"The topic grows to {figures.partitions_after} partitions", _partitions(figures)),
         (f"{number(figures.brokers_killed).capitalize()} brokers die at once", _kill(figures)),
@@ -51,7 +51,7 @@ def chapters(figures: Figures) -> list[tuple[str, str]]:
         ("A topic with one replica", _single(figures)),
         ("Malformed records", _dead_letters(figures)),
     ]
-    return [(title, text) for title, text in told if text]
+    return [(title, text) for title, text in chapters if text]
 
 
 def _start(figures: Figures) -> str:

@@ -49,7 +49,7 @@ class _Report:
             self._changed.notify_all()
 
     def wait(self, deadline: float) -> tuple[BrokerAddress, ...]:
-        """Wait until all are told or the deadline; return those that are not."""
+        """Wait until all are judged or the deadline; return those that are not."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pending, timeout=max(0.0, deadline - time.monotonic()))
             return tuple(self._pending)

@@ -6,7 +6,7 @@ It ends, and ends all JVMs first, when
 
 - standard input reports end of file: the starter stopped, crashed or was killed with SIGKILL;
 - its parent changed: the same, where a forked child of the starter still holds the pipe;
-- it is told to stop, by a command or by SIGTERM, SIGINT or SIGHUP.
+- it is asked to stop, by a command or by SIGTERM, SIGINT or SIGHUP.
 
 After the command `detach` the first two no longer count. Should the keeper itself be killed, Linux kills
 the JVMs (PR_SET_PDEATHSIG; the keeper has one thread, so "parent thread" means the keeper); elsewhere the
@@ -150,7 +150,7 @@ class Keeper:
 
 
 def serve(keeper: Keeper, listener: socket.socket, parent_pid: int) -> None:
-    """Obey commands until told to stop or left alone."""
+    """Obey commands until asked to stop or left alone."""
     while not keeper.stopping:
         watched: list[Any] = [listener, *([0] if keeper.attached else [])]
         ready, _, _ = select.select(watched, [], [], _TICK_SECONDS)

@@ -134,10 +134,10 @@ class Api:
         feed = hub.cluster.feed
         if feed is None:
             raise ApiError(503, "the loop was not started yet; try again")
-        told = await self._ask(
+        reported = await self._ask(
             hub, lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
         )
-        return answer({"offsets": nested(told)})
+        return answer({"offsets": nested(reported)})
 
     async def group(self, call: Call) -> Response:
         """Return a consumer group's committed offsets on the followed partitions."""
@@ -148,8 +148,8 @@ class Api:
         interest, _ = _interest(call.text("topics"), None)
         partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
         timeout = call.duration("timeout", _ASK_SECONDS)
-        told = await self._ask(hub, lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
-        return answer({"group": call.path("group"), "offsets": nested(told)})
+        reported = await self._ask(hub, lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
+        return answer({"group": call.path("group"), "offsets": nested(reported)})
 
     async def put_group(self, call: Call) -> Response:
         """Set a consumer group's committed offsets."""
@@ -212,7 +212,7 @@ class Api:
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
     async def drop_consumer(self, call: Call) -> Response:
-        """Forget a consumer that says goodbye, or that an operator does not want to see any more."""
+        """Forget a consumer that unregisters, or that an operator does not want to see any more."""
         self._service.registry.drop(call.path("id"), call.text("instance"))
         return Response(status_code=204)
 
@@ -229,7 +229,7 @@ class Api:
         return self._loglevel()
 
     async def put_loglevel(self, call: Call) -> Response:
-        """Write more or less, until the configuration says otherwise or the service starts anew."""
+        """Write more or less, until the configuration says otherwise or the service restarts."""
         body = await call.body()
         level = body.get("level") if isinstance(body, dict) and set(body) == {"level"} else None
         if level not in LEVELS:
@@ -250,7 +250,7 @@ class Api:
         return shown.view if shown else None
 
     async def _fresh(self, call: Call) -> tuple[Hub, Shown]:
-        """Return what is shown, asked anew where the caller wants it younger (`Cache-Control: max-age=…`)."""
+        """Return what is shown, asked again where the caller wants it younger (`Cache-Control: max-age=…`)."""
         hub = self._service.hub(call.cluster)
         shown = hub.shown()
         wishes = _cache_control(call.request.headers.get("cache-control", ""))

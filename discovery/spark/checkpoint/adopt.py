@@ -57,13 +57,13 @@ def adopt(asked: Asked) -> None:
     if not asked.yes:
         typer.echo(f"would adopt {asked.folder} (last planned batch {last}) as {asked.source_id!r}; add --yes")
         return
-    _begin_anew(place.ledger(), is_damaged=state is None)
+    _restart(place.ledger(), is_damaged=state is None)
     typer.echo(
         f"adopted {asked.folder} (last planned batch {last}) as {asked.source_id!r} in {place.ledger().describe()}"
     )
 
 
-def _begin_anew(ledger: Ledger, *, is_damaged: bool) -> None:
+def _restart(ledger: Ledger, *, is_damaged: bool) -> None:
     """Holding it is what ends a query that still runs with a ledger in Kafka; one in a file is locked by it."""
     try:
         if is_damaged:

@@ -128,11 +128,11 @@ def _rewinds(source: SourceOffset, cuts: Pending, reader: Writer) -> list[Findin
     going = [r for tp, r in sorted(cuts.items()) if source.offsets.get(tp) == r.end]
     if not going:
         return []
-    told = describe((r.topic_partition, f"read to {r.cut} of {r.end}") for r in going)
+    text = describe((r.topic_partition, f"read to {r.cut} of {r.end}") for r in going)
     if reader is Writer.OURS:
-        return [Finding(Severity.NOTE, f"source {source.name}: cut, the next batch goes back for the rest: {told}")]
+        return [Finding(Severity.NOTE, f"source {source.name}: cut, the next batch goes back for the rest: {text}")]
     text = (
-        f"source {source.name}: cut: {told}; the native source would skip the rest: run kafka-discovery until the "
+        f"source {source.name}: cut: {text}; the native source would skip the rest: run kafka-discovery until the "
         "rewind is in the offset log (one batch)"
     )
     return [Finding(Severity.ERROR, text)]

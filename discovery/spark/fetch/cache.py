@@ -28,7 +28,7 @@ def take(
     """Take a consumer out of this process's cache, or build one; the broker list is not part of the key.
 
     A cached one whose brokers were all down gets the new list. One that read a topic under another id starts over:
-    librdkafka takes the metadata of a topic made anew, whose leader epochs begin at 0, for outdated and ignores it. The
+    librdkafka takes the metadata of a recreated topic, whose leader epochs begin at 0, for outdated and ignores it. The
     others give up what they fetched ahead: the bound of the memory is the worker's.
 
     Raises:

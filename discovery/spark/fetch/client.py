@@ -23,7 +23,7 @@ class Piece:
     out_of_range: tuple[TopicPartition, ...] = ()
     """Partitions that do not have the offset that was asked for; they stand still until they are aimed again."""
     refused: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Errors of partitions that librdkafka does not deal with alone, by its code; told once each time one is aimed."""
+    """Errors of partitions that librdkafka does not deal with alone, by its code; raised each time one is aimed."""
     heard: bool = False
     """Whether anything came at all; a broker lives."""
 
@@ -38,7 +38,7 @@ class TopicAnswer:
 
 
 class Client(Protocol):
-    """A librdkafka consumer without a group. One thread at a time; never blocks longer than it was told.
+    """A librdkafka consumer without a group. One thread at a time; never blocks longer than it was asked to.
 
     The constructor connects in the background.
     """
@@ -76,7 +76,7 @@ LINGER_SECONDS = 0.01
 """How long a poll that has something waits for more: a control record is counted as missing, but never comes."""
 
 OnError = Callable[[int, str], None]
-"""Told of errors that concern no partition: librdkafka's code and text. On the caller's thread, inside its calls."""
+"""Gets errors that concern no partition: librdkafka's code and text. On the caller's thread, inside its calls."""
 
 
 class ClientFactory(Protocol):

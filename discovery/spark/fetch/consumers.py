@@ -107,8 +107,8 @@ class CachedConsumer:
         for topic in {tp.topic for tp in strangers}:
             wanted = {tp.partition for tp in strangers if tp.topic == topic}
             while (remaining := deadline - time.monotonic()) > 0:
-                told = self._client.topic(topic, remaining)
-                if told is None or wanted <= told.partitions:
+                reported = self._client.topic(topic, remaining)
+                if reported is None or wanted <= reported.partitions:
                     break
                 time.sleep(0.01)
         self._introduced.update(strangers)

@@ -79,7 +79,7 @@ class Patience:
             self._check_existence(first, open_[first], now, seconds)
 
     def _check_refusal(self, tp: TopicPartition, open_: OpenRange, now: float) -> None:
-        """A refusal is told once, so it is provoked again: what is over by then brings records instead."""
+        """A refusal is reported once, so it is provoked again: what is over by then brings records instead."""
         refusal = open_.refusal
         if refusal is None or refusal.is_passing():
             return

@@ -165,7 +165,7 @@ class Task:
         self._patience.spend(self.open, now, until=due_at)
 
     def _refuse_stall(self, still_seconds: float) -> None:
-        """End a wait that nobody is told of, and that no cut ends."""
+        """End a wait that nobody is reported of, and that no cut ends."""
         if self.settings.stall_seconds is not None and still_seconds >= self.settings.stall_seconds:
             raise GatewayError(FailureKind.TRANSIENT, stalled(self.open, still_seconds))
 
@@ -173,7 +173,7 @@ class Task:
         return any(r.refusal is not None and not r.refusal.is_passing() for r in self.open.values())
 
     def _settle(self) -> None:
-        """Settle all ends at once; a range that stands still may be told to end where it stands, or to wait."""
+        """Settle all ends at once; a range that stands still may be asked to end at its offset, or to wait."""
         standing = {open_.range: open_.position for open_ in self.open.values()}
         self.endings.settle(standing, self.handed_out)
         for tp, open_ in list(self.open.items()):

@@ -148,7 +148,7 @@ def query_of(report: SourceReport, queries: Iterable[Batches]) -> str:
     """Return the query whose batches ended where this source planned them to; empty while that fits none or several.
 
     Spark tells a source nothing about its query, and its listeners nothing about a source but offsets. Two queries
-    that read the same are told apart by their first batch that ends elsewhere.
+    that read the same are distinguished by their first batch that ends elsewhere.
 
     Runs: anywhere (pure).
     """

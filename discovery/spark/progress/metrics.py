@@ -25,21 +25,23 @@ class SourceCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Make all families from one look."""
-        told = list(self._reports())
-        yield _gauge("lag_records", "Records between the sink and the ends of all partitions.", told, _lag)
-        yield _gauge("partitions", "Partitions the source follows.", told, lambda r: r.partitions)
-        yield _gauge("parked_partitions", "Partitions left out because they cannot be read.", told, _parked)
-        yield _gauge("lag_unknown_partitions", "Partitions whose lag is not known.", told, _unknown)
-        yield _gauge("snapshot_generation", "Number of the view in use; it only grows.", told, lambda r: r.generation)
-        yield _gauge("report_timestamp_seconds", "When the source last told.", told, lambda r: r.written_at)
-        yield _gauge("batch_started_timestamp_seconds", "When the running batch began; 0: none runs.", told, _batch)
-        yield _gauge("snapshot_timestamp_seconds", "When a broker last confirmed the view.", told, _confirmed)
-        yield _state(told)
-        yield _brokers(told)
-        yield _commits(told)
+        reports = list(self._reports())
+        yield _gauge("lag_records", "Records between the sink and the ends of all partitions.", reports, _lag)
+        yield _gauge("partitions", "Partitions the source follows.", reports, lambda r: r.partitions)
+        yield _gauge("parked_partitions", "Partitions left out because they cannot be read.", reports, _parked)
+        yield _gauge("lag_unknown_partitions", "Partitions whose lag is not known.", reports, _unknown)
+        yield _gauge(
+            "snapshot_generation", "Number of the view in use; it only grows.", reports, lambda r: r.generation
+        )
+        yield _gauge("report_timestamp_seconds", "When the source last reported.", reports, lambda r: r.written_at)
+        yield _gauge("batch_started_timestamp_seconds", "When the running batch began; 0: none runs.", reports, _batch)
+        yield _gauge("snapshot_timestamp_seconds", "When a broker last confirmed the view.", reports, _confirmed)
+        yield _state(reports)
+        yield _brokers(reports)
+        yield _commits(reports)
 
 
-_Told = list[tuple[str, SourceReport]]
+_Reports = list[tuple[str, SourceReport]]
 
 
 def _lag(report: SourceReport) -> float:
@@ -62,32 +64,32 @@ def _batch(report: SourceReport) -> float:
     return report.batch_since or 0.0
 
 
-def _gauge(name: str, meaning: str, told: _Told, value: Callable[[SourceReport], float]) -> Metric:
+def _gauge(name: str, meaning: str, reports: _Reports, value: Callable[[SourceReport], float]) -> Metric:
     family = GaugeMetricFamily(_PREFIX + name, meaning, labels=_LABELS)
-    for query, report in told:
+    for query, report in reports:
         family.add_metric((report.source, query), value(report))
     return family
 
 
-def _state(told: _Told) -> Metric:
+def _state(reports: _Reports) -> Metric:
     family = GaugeMetricFamily(f"{_PREFIX}state", "1 for the state of discovery.", labels=(*_LABELS, "state"))
-    for query, report in told:
+    for query, report in reports:
         for state in LoopState:
             family.add_metric((report.source, query, state.value), float(report.state == state.value))
     return family
 
 
-def _brokers(told: _Told) -> Metric:
+def _brokers(reports: _Reports) -> Metric:
     family = GaugeMetricFamily(f"{_PREFIX}brokers", "Addresses by condition.", labels=(*_LABELS, "condition"))
-    for query, report in told:
+    for query, report in reports:
         for condition, count in report.brokers.items():
             family.add_metric((report.source, query, condition), count)
     return family
 
 
-def _commits(told: _Told) -> Metric:
+def _commits(reports: _Reports) -> Metric:
     family = CounterMetricFamily(f"{_PREFIX}group_commits", "Commits to a group.", labels=(*_LABELS, "result"))
-    for query, report in told:
+    for query, report in reports:
         if report.group is not None:
             family.add_metric((report.source, query, "success"), report.commits_succeeded)
             family.add_metric((report.source, query, "failure"), report.commits_failed)

@@ -61,7 +61,7 @@ class SourceReport:
 def read_reports(state_dir: Path, *, jvm_pid: int | None = None) -> tuple[SourceReport, ...]:
     """Return the reports of living sources, those of one driver if it is named.
 
-    Runs: anywhere; a few small files; one that cannot be read is told and left out.
+    Runs: anywhere; a few small files; one that cannot be read is logged and left out.
     """
     remove_dead(folder(state_dir))
     found = [report for path in sorted(folder(state_dir).glob("*.json")) if (report := _read(path))]

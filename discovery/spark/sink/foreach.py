@@ -1,6 +1,6 @@
 """`foreachBatch` over the same lanes, for what the format cannot do: update mode, and several topics per batch.
 
-A batch travels through the batch writer of the format, told by an option of ours which batch of which query it is:
+A batch travels through the batch writer of the format; an option tells it which batch of which query it is:
 `mapInArrow`, which would need no such detour, asks for pandas.
 """
 
@@ -84,7 +84,7 @@ def exactly_once_by_offset(
         chosen = shaped.select(*[name for name in _COPIED if name in shaped.columns])
         laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)
         ordered = laned.sortWithinPartitions(SOURCE_PARTITION, SOURCE_OFFSET)
-        # Asked for each batch: offsets of a topic that was made anew must not be taken for the old one's.
+        # Asked for each batch: offsets of a topic that was recreated must not be taken for the old one's.
         topic_id = TopicAdmin(Access(parsed.client.connection, living())).topic_id(TopicName(source_topic))
         write_batch(ordered, batch_id, {**options, BY_OFFSET: f"{source_topic} {topic_id}"})
 

@@ -62,7 +62,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """The whole batch was confirmed already; this lane had nothing in it, or has since begun anew: read and forget."""
+    """The whole batch was confirmed already; this lane had nothing in it, or has since begun again: read and forget."""
 
     generation: int
 

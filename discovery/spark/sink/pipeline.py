@@ -144,7 +144,7 @@ class OffsetLane:
             ) from None
         if self._topic_id and topic_id and topic_id != self._topic_id:
             raise SinkRefusedError(
-                f"{where}: the topic was made anew (id {topic_id}, now {self._topic_id}), and its offsets mean other "
+                f"{where}: the topic was recreated (id {topic_id}, now {self._topic_id}), and its offsets mean other "
                 "records; give the job another --sink-id to copy the new one"
             )
         return note.offset

@@ -39,7 +39,7 @@ class LaneMessage(WriterCommitMessage):
 
 
 class KafkaDiscoveryStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches. Made anew by Spark for each batch; pickled to the workers."""
+    """Writes micro-batches. Built by Spark for each batch; pickled to the workers."""
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan

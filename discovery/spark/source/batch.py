@@ -137,7 +137,7 @@ def _complete_view(feed: SourceFeed, options: SourceOptions, clock: Clock) -> Fe
 def _unreadable(view: FeedView, options: SourceOptions) -> Mapping[TopicPartition, str]:
     isolation = options.interest.isolation
     return {
-        tp: p.parked_reason or "its leader has not told its offsets"
+        tp: p.parked_reason or "its leader has not reported its offsets"
         for tp, p in existing(view).items()
         if p.parked_reason is not None or p.start_offset is None or p.end_offset(isolation) is None
     }

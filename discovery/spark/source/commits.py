@@ -45,8 +45,8 @@ class Committer:
         self._clock = clock
         self._changed = threading.Condition()
         self._wanted: Offsets = {}
-        self._told: Offsets = {}
-        self._all_told_at = float("-inf")
+        self._reported: Offsets = {}
+        self._all_sent_at = float("-inf")
         self._busy = self._stopped = False
         self._thread: threading.Thread | None = None
         self.report = CommitReport()
@@ -64,7 +64,7 @@ class Committer:
         """Wait until everything is committed; tell whether it is. For a query that is about to end."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: not self._busy and not (self._wanted.items() - self._told.items()), timeout_seconds
+                lambda: not self._busy and not (self._wanted.items() - self._reported.items()), timeout_seconds
             )
 
     def stop(self) -> None:
@@ -89,8 +89,8 @@ class Committer:
                 self._changed.wait_for(lambda: self._stopped, rest)
 
     def _due(self) -> Offsets:
-        again = self._clock.monotonic() - self._all_told_at >= _ALL_AGAIN_SECONDS
-        return dict(self._wanted) if again else dict(self._wanted.items() - self._told.items())
+        again = self._clock.monotonic() - self._all_sent_at >= _ALL_AGAIN_SECONDS
+        return dict(self._wanted) if again else dict(self._wanted.items() - self._reported.items())
 
     def commit(self, offsets: Offsets) -> bool:
         """Commit now, without partitions that are gone. Runs: the committing thread; blocks <= 10 s."""
@@ -108,8 +108,8 @@ class Committer:
     def _succeeded(self, offsets: Offsets) -> None:
         with self._changed:
             if offsets.keys() >= self._wanted.keys():
-                self._all_told_at = self._clock.monotonic()
-            self._told |= offsets
+                self._all_sent_at = self._clock.monotonic()
+            self._reported |= offsets
             if self.report.error:
                 _log.warning("group %s: offsets are committed again", self._group)
             self.report = replace(self.report, succeeded=self.report.succeeded + 1, error="")

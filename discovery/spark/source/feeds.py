@@ -128,7 +128,7 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     if options.cuts is None or options.source_id is None:
         return None
     ledger = _ledger(options, options.source_id, options.cuts, feed)
-    # A policy that ends the query at a topic made anew has no use for what is asked here.
+    # A policy that ends the query at a recreated topic has no use for what is asked here.
     coordinator = (
         RangeCoordinator(ledger, topic_id_of=partial(current_topic_id, feed))
         if options.restart_recreated

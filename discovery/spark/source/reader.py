@@ -22,7 +22,7 @@ from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
 from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.planner import Planner
-from discovery.spark.source.status import StatusFile, told_by_file
+from discovery.spark.source.status import StatusFile, status_file_of
 
 _log = logging.getLogger("kafka_discovery.source")
 _RUN = uuid.uuid4().hex[:12]
@@ -71,14 +71,14 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         feed_factory: FeedFactory = chosen_feed,
         *,
         refusal: str | None = None,
-        tell: Callable[[Planner], StatusFile | None] = told_by_file,
+        tell: Callable[[Planner], StatusFile | None] = status_file_of,
     ) -> None:
         """Keep the options; no I/O, no thread.
 
         Args:
             options: Checked.
             feed_factory: Makes the feed when the driver asks for something.
-            refusal: Why there is nothing to read. Told by the first call, because Spark hides what constructors raise.
+            refusal: Why there is nothing to read. Raised by the first call, as Spark hides what constructors raise.
             tell: Begins to tell how the source is doing.
         """
         self._tell = tell

@@ -76,7 +76,7 @@ def plan_digest(offsets: Mapping[str, Any]) -> int:
 class StatusFile:
     """Writes the file on a thread of its own, at most once a second, and every 10 s while nothing changes.
 
-    Nothing here fails or delays the query: a folder that cannot be written is told once.
+    Nothing here fails or delays the query: a folder that cannot be written is logged once.
     """
 
     def __init__(self, planner: Standing, state_dir: Path, clock: Clock | None = None) -> None:
@@ -112,7 +112,7 @@ class StatusFile:
             try:
                 self.write_if_due()
             except Exception:  # noqa: BLE001 - a status line must not end a query, and a dead thread must be heard
-                _log.exception("%s: the status cannot be told", BUG_PHRASE)
+                _log.exception("%s: the status cannot be written", BUG_PHRASE)
             if self._stop.wait(max(_INTERVAL_SECONDS, (self._clock.monotonic() - began) / _SHARE)):
                 return
 
@@ -147,7 +147,7 @@ class StatusFile:
             self._failing = True
 
 
-def told_by_file(planner: Standing) -> StatusFile:
+def status_file_of(planner: Standing) -> StatusFile:
     """Begin to tell about a planner, in its state folder.
 
     Runs: driver's source runner, once.

@@ -7,11 +7,11 @@ from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.feed.base import FeedView, PartitionFeed, verdicts
 from discovery.spark.source.options.parse import SourceOptions
-from discovery.spark.source.planning.start import explain, is_living, is_usable, is_vouched_for
+from discovery.spark.source.planning.start import explain, is_confirmed, is_living, is_usable
 
 _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0
-"""How long a start waits for leaders that have not told their offsets, once others have."""
+"""How long a start waits for leaders that have not reported their offsets, once others have."""
 _SAY_AGAIN_SECONDS = 10.0
 
 
@@ -54,7 +54,7 @@ class Patience:
         if not is_usable(view, interest):
             raise self._no_start(view)
         if not self.lived:
-            self.wait(is_vouched_for, _SETTLE_SECONDS)
+            self.wait(is_confirmed, _SETTLE_SECONDS)
         self.lived = True
         return self.wait(is_enough, _SETTLE_SECONDS)
 
@@ -65,7 +65,7 @@ class Patience:
             KafkaUnreachableError: it took longer.
         """
         waited = self._clock.monotonic() - self._began
-        if self.lived or (is_living(view) and (is_vouched_for(view) or waited >= _SETTLE_SECONDS)):
+        if self.lived or (is_living(view) and (is_confirmed(view) or waited >= _SETTLE_SECONDS)):
             self.lived = True
         elif waited >= self._options.startup_timeout_seconds and not is_living(view):
             raise self._no_start(view)

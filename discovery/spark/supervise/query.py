@@ -1,4 +1,4 @@
-"""Supervision inside a program: a query that is built anew, with fresh brokers, each time a restart may help."""
+"""Supervision inside a program: a query that is rebuilt, with fresh brokers, each time a restart may help."""
 
 import random
 import threading

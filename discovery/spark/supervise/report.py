@@ -84,13 +84,13 @@ class Report:
         head = f"{self.outcome.value}: {len(self.attempts)} run(s), {self.failures} failed" + (
             f"; {self.reason}" if self.reason else ""
         )
-        told = [
+        reported = [
             f"  run {number}: {attempt.seconds:.0f} s, {attempt.finding.failure.value}: {attempt.finding.evidence}"
             for number, attempt in enumerate(self.attempts, start=1)
             if attempt.finding is not None
         ]
         remedy = [f"  {self.last.remedy}"] if self.last is not None else []
-        return [head, *told, *remedy]
+        return [head, *reported, *remedy]
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

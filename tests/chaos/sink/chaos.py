@@ -152,11 +152,11 @@ def run_spark_seeds(
 def line(result: Result) -> str:
     """Return one row of the table."""
     counts = Counter(finding.check for finding in result.findings)
-    told = "  ".join(f"{name} {counts[check]}" for name, check in _COUNTED.items())
+    text = "  ".join(f"{name} {counts[check]}" for name, check in _COUNTED.items())
     others = {name: counts[name] for name in CHECKS if name not in _COUNTED.values() and counts[name]}
     rest = "; ".join([*(f"{f.check}: {f.text}" for f in result.findings), *([result.error] if result.error else [])])
     return (
-        f"seed {result.seed:4}  {result.rows:3} rows  {result.seconds:5.1f} s  {told}  others {sum(others.values())}"
+        f"seed {result.seed:4}  {result.rows:3} rows  {result.seconds:5.1f} s  {text}  others {sum(others.values())}"
         f"  [{', '.join(result.faults)}]{'  ' + rest if rest else ''}"
     )
 

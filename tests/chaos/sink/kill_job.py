@@ -27,7 +27,7 @@ class Killed:
     more: Sequence[str] = ()
     given: Sequence[str]
     expected: Mapping[object, int]
-    told: Callable[[str], object]
+    value: Callable[[str], object]
     """What counts of a record."""
     driver_point: str
     """Where the driver dies: a worker has committed, and Spark does not know."""
@@ -47,20 +47,20 @@ JOBS = {
     "copy": Killed(
         given=["a", "b", "c"],
         expected={"a": 1, "b": 1, "c": 1},
-        told=str,
+        value=str,
         driver_point="step6.after@0",
     ),
     "ip_visits": Killed(
         given=[visit("10.0.0.1")] * 3 + [visit("10.0.0.2")] * 2,
         expected={("10.0.0.1", 3): 1, ("10.0.0.2", 2): 1},
-        told=total,
+        value=total,
         driver_point="commit.after",
     ),
     "dau": Killed(
         more=("--output", "kafka"),
         given=[event(number) for number in range(5)],
         expected={("user 0", 3): 1, ("user 1", 2): 1},
-        told=total,
+        value=total,
         driver_point="commit.after",
     ),
 }
@@ -84,7 +84,7 @@ def test_given_a_worker_and_the_driver_killed_around_the_commit_when_started_aga
     with log.open("ab") as output:
         again = subprocess.run(command, stdout=output, stderr=output, timeout=JOB_SECONDS, check=False)
     assert again.returncode == 0, said(log)
-    assert Counter(map(job.told, topics.found())) == job.expected
+    assert Counter(map(job.value, topics.found())) == job.expected
 
 
 def batches(topics: Topics, log: str) -> int:

@@ -88,7 +88,7 @@ def _run(answers: Connection, act: Any, folder: str, *arguments: Any) -> None:
     os.environ[hooks.VARIABLE] = folder
     try:
         answers.send(act(*arguments))
-    except Exception as error:  # noqa: BLE001 - whoever waits is told
+    except Exception as error:  # noqa: BLE001 - whoever waits gets it
         answers.send(error)
 
 

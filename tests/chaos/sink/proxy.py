@@ -60,7 +60,7 @@ class Rule:
     """The broker gets it once more, when `release` is set."""
     delay_reply_seconds: float = 0.0
     answer: Code | None = None
-    """The broker never sees it; the client is told this error."""
+    """The broker never sees it; the client gets this error."""
     hits: int = 0
     release: threading.Event = field(default_factory=threading.Event)
     delivered: threading.Event = field(default_factory=threading.Event)

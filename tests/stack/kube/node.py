@@ -91,8 +91,8 @@ def node(folder: Path, images: Path) -> Iterator[Node]:
 
 def _first_process(unshared: "subprocess.Popen[bytes]", folder: Path) -> int:
     assert unshared.poll() is None, f"the node ended: {(folder / 'node.log').read_text()[-2000:]}"
-    told = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text(encoding="ascii").split()
-    return int(told[0]) if told else 0
+    seen = Path(f"/proc/{unshared.pid}/task/{unshared.pid}/children").read_text(encoding="ascii").split()
+    return int(seen[0]) if seen else 0
 
 
 def _is_ready(started: Node, unshared: "subprocess.Popen[bytes]", folder: Path) -> bool:

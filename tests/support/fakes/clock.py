@@ -2,7 +2,7 @@
 
 
 class FakeClock:
-    """See `Clock`; moves only when told."""
+    """See `Clock`; moves only when advanced."""
 
     def __init__(self, *, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:
         """Begin at a round moment."""

@@ -205,7 +205,7 @@ class FakeCluster:
             controller_id=BrokerId(min(self.listed)) if self.listed else None,
         )
 
-    def told_by(self, broker_id: int) -> MetadataAnswer:
+    def reported_by(self, broker_id: int) -> MetadataAnswer:
         """Return what this broker says, true or not.
 
         Raises:

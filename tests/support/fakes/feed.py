@@ -126,7 +126,7 @@ class ScriptedFeed:
         self.asked.append(dict(wanted))
         if not self.reachable:
             self.clock.advance(max(timeout_seconds, 0.001))
-            raise KafkaUnreachableError("no leader told an offset")
+            raise KafkaUnreachableError("no leader reported an offset")
         return {tp: self.by_time[tp] for tp in wanted if tp in self.by_time}
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -23,7 +23,7 @@ class FakeGateway:
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
         cluster, broker_id = self._reach(timeout_seconds)
-        answer = cluster.told_by(broker_id)
+        answer = cluster.reported_by(broker_id)
         self._known = [*dict.fromkeys((*self._known, *(b.address for b in answer.brokers)))]
         if topics is None:
             return answer
@@ -58,7 +58,7 @@ class FakeGateway:
         if not partitions:
             return {}
         cluster, _ = self._reach(timeout_seconds)
-        told: dict[TopicPartition, OffsetAndEpoch] = {}
+        found: dict[TopicPartition, OffsetAndEpoch] = {}
         waited = False
         for tp in partitions:
             topic = cluster.topics.get(tp.topic)
@@ -68,10 +68,10 @@ class FakeGateway:
             if partition.leader is None or cluster.health[partition.leader] is not Health.UP:
                 waited = True
                 continue
-            told[tp] = OffsetAndEpoch(_offset(partition, spec, isolation), partition.epoch)
+            found[tp] = OffsetAndEpoch(_offset(partition, spec, isolation), partition.epoch)
         if waited:
             self.network.clock.advance(timeout_seconds)
-        return told
+        return found
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition], *, timeout_seconds: float
@@ -132,8 +132,8 @@ def _offset(partition: FakePartition, spec: OffsetSpec, isolation: Isolation) ->
     if spec.timestamp_milliseconds is None:
         return partition.start
     wanted = spec.timestamp_milliseconds
-    told = (offset for at, offset in partition.timestamps if at >= wanted and offset >= partition.start)
-    return next(told, NO_RECORD)
+    found = (offset for at, offset in partition.timestamps if at >= wanted and offset >= partition.start)
+    return next(found, NO_RECORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _asked(address: BrokerAddress, cluster: FakeCluster, broker_id: int) -> Prob
     if cluster.health[broker_id] is Health.FROZEN:
         return ProbeOutcome(address=address, failure=Verdict.SILENT, detail="accepts and does not answer")
     try:
-        answer = cluster.told_by(broker_id)
+        answer = cluster.reported_by(broker_id)
     except GatewayError as error:
         return ProbeOutcome(address=address, failure=Verdict.SILENT, detail=error.detail)
     return ProbeOutcome(address=address, cluster_id=answer.cluster_id, brokers=answer.brokers)

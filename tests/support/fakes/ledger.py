@@ -8,7 +8,7 @@ from discovery.spark.source.cuts.ledger_file import FileLedger
 
 
 class FullDisk(FileLedger):
-    """A ledger whose disk is full when told so."""
+    """A ledger whose disk is full on demand."""
 
     full = False
     taken = False

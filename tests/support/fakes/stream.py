@@ -41,7 +41,7 @@ class ScriptedStream:
         self.script.append(Piece(reached={tp: upto}, caught_up=ended, heard=True))
 
     def refuse(self, tp: TopicPartition) -> None:
-        """Script what `refusals` holds for a partition; it is told once each time the stream is aimed."""
+        """Script what `refusals` holds for a partition; it is raised once each time the stream is assigned."""
         if tp in self.refusals:
             self.script.appendleft(Piece(refused={tp: self.refusals[tp]}, heard=True))
 
@@ -82,7 +82,7 @@ class ScriptedStream:
 
 
 class ScriptedArbiter:
-    """See `Arbiter`. Agrees to what is proposed, unless told another end."""
+    """See `Arbiter`. Agrees to what is proposed, unless given another end."""
 
     def __init__(
         self, *, cuts: Mapping[FetchRange, int] | None = None, ends: Mapping[FetchRange, int] | None = None

@@ -1,4 +1,4 @@
-"""A Spark driver as a process of its own, told what to do by JSON lines on its standard input.
+"""A Spark driver as a process of its own, commanded by JSON lines on its standard input.
 
 A driver of one's own can be killed, has a log that can be searched, and takes any master.
 """
@@ -153,7 +153,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             answer = {"value": driver.obey(json.loads(line))}
-        except Exception as error:  # noqa: BLE001 - the test that asked is told
+        except Exception as error:  # noqa: BLE001 - the test that asked gets it
             answer = {"error": str(error)}
         print(json.dumps(answer), file=answers, flush=True)
     spark.stop()

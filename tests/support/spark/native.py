@@ -57,8 +57,8 @@ def written(topic: str, options: dict[str, object]) -> dict[str, str]:
 def delete_records(cluster: LocalKafka, topic: str, partition: int, before: int) -> None:
     """Let the records below an offset age out."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    told = admin.delete_records([RawTopicPartition(topic, partition, before)])
-    for future in told.values():
+    seen = admin.delete_records([RawTopicPartition(topic, partition, before)])
+    for future in seen.values():
         future.result(20)
 
 

@@ -19,7 +19,7 @@ def test_given_a_failing_plan_when_shrunk_then_nothing_in_it_can_be_left_out() -
     assert shrunk(plan, fails=fails) == [("kill", 1), ("damage", 4)]
 
 
-def test_given_a_seed_that_failed_when_told_then_it_is_not_hidden() -> None:
+def test_given_a_seed_that_failed_when_rendered_then_it_is_not_hidden() -> None:
     held = {"seed": 1, "faults": ["kill"], "broken": "", "least": []}
     broke = {"seed": 2, "faults": ["kill", "move"], "broken": "generation 3 after 4", "least": [("kill", 5)]}
     text = section({"seeds": [held, broke]})
@@ -27,7 +27,7 @@ def test_given_a_seed_that_failed_when_told_then_it_is_not_hidden() -> None:
     assert "seed 2: kill: generation 3 after 4" in text
 
 
-def test_given_a_soak_when_told_then_what_grows_and_what_did_not_heal_is_said() -> None:
+def test_given_a_soak_when_rendered_then_what_grows_and_what_did_not_heal_is_said() -> None:
     slopes = {
         "memory, MiB": {"median": 70.0, "an_hour": 5.0, "either_way": 1.0},
         "threads": {"median": 13.0, "an_hour": 0.1, "either_way": 1.0},
@@ -41,7 +41,7 @@ def test_given_a_soak_when_told_then_what_grows_and_what_did_not_heal_is_said() 
     assert "| threads | 13 | +0.1 ± 1 | no |" in text
 
 
-def test_given_a_soak_of_all_when_told_then_a_broken_promise_and_what_grew_are_said() -> None:
+def test_given_a_soak_of_all_when_rendered_then_a_broken_promise_and_what_grew_are_said() -> None:
     slopes = {
         "service: memory, MiB": {"median": 70.0, "an_hour": 5.0, "either_way": 1.0},
         "state on disk, kB": {"median": 7.0, "an_hour": None, "either_way": None},

@@ -1,4 +1,4 @@
-"""The story is told with published figures, and says nothing that they do not."""
+"""The story uses published figures, and says nothing that they do not."""
 
 import json
 import subprocess
@@ -17,13 +17,13 @@ def published() -> dict[str, Any]:
     return dict(json.loads((RESULTS / "incident.json").read_text()))
 
 
-def test_given_the_published_runs_when_the_story_is_told_then_the_committed_page_is_the_same() -> None:
+def test_given_the_published_runs_when_the_story_is_rendered_then_the_committed_page_is_the_same() -> None:
     result = published()
     assert (ROOT / PAGE).read_text() == page(result)
     assert section(result) in (ROOT / "benchmarks/README.md").read_text()
 
 
-def test_given_the_published_runs_when_the_story_is_told_then_its_sentences_hold() -> None:
+def test_given_the_published_runs_when_the_story_is_rendered_then_its_sentences_hold() -> None:
     incident = json.loads((RESULTS / "rescue.json").read_text())["incident"]
     assert incident["survived_kill_and_freeze"] == {"run": True, "without": True}, "both outlived the kill"
     assert incident["back_after_seconds"]["without"] is None, "the one without never came back"

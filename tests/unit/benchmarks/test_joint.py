@@ -41,7 +41,7 @@ def test_given_acknowledged_records_when_one_is_not_visible_then_it_is_owed_and_
     account = seen("a#1")
     account.owe(["a#1", "a#2"])
     assert not account.settled()
-    assert account.told() == "1 acknowledged records are not visible: ['a#2']"
+    assert account.found() == "1 acknowledged records are not visible: ['a#2']"
     account.take(Message("a#2"))
     assert account.settled()
 
@@ -101,7 +101,7 @@ def test_given_a_clock_when_it_jumps_then_wall_time_does_and_monotonic_time_goes
     assert time.time() >= wall
 
 
-def test_given_rounds_when_told_then_what_failed_is_not_hidden() -> None:
+def test_given_rounds_when_rendered_then_what_failed_is_not_hidden() -> None:
     held: dict[str, Any] = {
         "seed": 1, "scene": 1, "faults": ["kill brokers"], "broken": "", "ended": [], "progress": 4.0, "records": 90,
     }  # fmt: skip

@@ -6,9 +6,9 @@ import pytest
 from benchmarks.peers import charts, section
 from benchmarks.peers.cases import CASES
 from benchmarks.peers.report import short_table, wins
+from benchmarks.peers.reported import java_cause, short, spark_cause
 from benchmarks.peers.rows import FOREIGN, Row, longest_gap, measure, parse_rows, timeline
 from benchmarks.peers.systems import SYSTEMS
-from benchmarks.peers.told import java_cause, short, spark_cause
 from benchmarks.peers.words import CASE_TITLES, SYSTEM_TITLES
 from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, PEERS_PAGE, RESULT, put
 
@@ -85,11 +85,11 @@ def test_given_rows_that_come_twice_when_drawn_then_each_counts_once_at_its_firs
         ("", "nothing"),
     ],
 )
-def test_given_what_a_query_died_of_when_told_then_it_is_the_line_that_says_why(died: str, shown: str) -> None:
+def test_given_what_a_query_died_of_when_rendered_then_it_is_the_line_that_says_why(died: str, shown: str) -> None:
     assert spark_cause(died) == shown
 
 
-def test_given_a_java_trace_when_told_then_it_is_the_innermost_cause() -> None:
+def test_given_a_java_trace_when_rendered_then_it_is_the_innermost_cause() -> None:
     trace = "org.X: outer\n\tat org.Y\nCaused by: org.Z: names the reason\n\tat org.Q\n\t... 3 more\n"
     assert java_cause(trace) == "org.Z: names the reason"
     assert len(short("x" * 999)) == 300
@@ -124,7 +124,7 @@ def cell(**changed: object) -> dict[str, object]:
         "usual_seconds": 0.4, "gap_seconds": 2.0, "gap_over": True, "slowest_seconds": 7.0, "slowest_over": True,
         "recovered_seconds": 7.0, "written_gap_seconds": 1.0, "written_slowest_seconds": 6.0,
         "restarts": 0, "lost": 0, "unread": 0, "repeated": 0, "foreign": 0, "watched_seconds": 30.0,
-        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "told": "nothing",
+        "healed_seconds": 0.0, "load_average": [1.0, 2.0], "reported": "nothing",
         "line": {"start": -5.0, "step": 0.5, "rows": [3, 0, 4]}, **changed,
     }  # fmt: skip
 
@@ -147,7 +147,7 @@ def test_given_a_peer_when_it_does_better_then_just_that_figure_is_marked(
     assert short_table(result).count("★") == len(better & {"gap_seconds", "recovered_seconds"})
 
 
-def test_given_we_never_recover_and_a_peer_does_when_told_then_the_peer_wins() -> None:
+def test_given_we_never_recover_and_a_peer_does_when_rendered_then_the_peer_wins() -> None:
     result = {"cells": {"killed": {"flink": cell(), "ours": cell(recovered_seconds=None, restarts=4)}}}
     assert ("killed", "flink", "recovered_seconds") in wins(result)
     assert "not in 30 s; 4 restarts" in short_table(result)
@@ -165,7 +165,7 @@ def test_given_the_kept_cells_when_the_page_of_peers_is_made_then_its_table_is_t
         assert (RESULT.parent / name).read_text() == drawn
 
 
-def test_given_the_kept_cells_when_told_then_no_unknown_case_or_system_is_left_out() -> None:
+def test_given_the_kept_cells_when_rendered_then_no_unknown_case_or_system_is_left_out() -> None:
     result = json.loads(PEERS.read_text())
     assert set(result["cells"]) <= set(CASE_TITLES)
     for name, cells in result["cells"].items():

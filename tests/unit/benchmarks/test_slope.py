@@ -35,18 +35,18 @@ def test_given_few_samples_when_fitted_then_nothing_is_said() -> None:
     assert slope(HOUR[:10], HOUR[:10]) is None
 
 
-def test_given_several_measures_when_told_then_each_has_its_growth_or_none() -> None:
+def test_given_several_measures_when_rendered_then_each_has_its_growth_or_none() -> None:
     series, short = Series(), Series()
     for second in HOUR:
         series.add(second, {"grows": 100 + 5 * second / 3600, "stays": 3})
     short.add(0.0, {"grows": 1.0})
-    told = series.slopes()
-    assert told["grows"] == {"median": pytest.approx(102.5, abs=0.02), "an_hour": 5.0, "either_way": 0.0}
-    assert [name for name in told if grows(told[name])] == ["grows"]
+    seen = series.slopes()
+    assert seen["grows"] == {"median": pytest.approx(102.5, abs=0.02), "an_hour": 5.0, "either_way": 0.0}
+    assert [name for name in seen if grows(seen[name])] == ["grows"]
     assert short.slopes() == {"grows": {"median": 1.0, "an_hour": None, "either_way": None}}
     assert not grows(short.slopes()["grows"])
     assert table(short.slopes()) == ["Too few samples to tell what grows."]
-    assert [line.split(" |")[0] for line in table(told)[2:]] == ["| grows", "| stays"]
+    assert [line.split(" |")[0] for line in table(seen)[2:]] == ["| grows", "| stays"]
 
 
 @pytest.mark.parametrize(("free", "quantile"), [(6, 2.447), (10, 2.228), (30, 2.042)])

@@ -21,7 +21,7 @@ def test_given_this_process_when_measured_then_it_is_seen() -> None:
     assert (resident_mib(2**22), threads(2**22), command_line(2**22)) == (0, 0, "")
 
 
-def test_given_a_result_when_told_then_a_dead_query_is_not_hidden() -> None:
+def test_given_a_result_when_rendered_then_a_dead_query_is_not_hidden() -> None:
     names = [f"{who}_{what}" for who in ("runner", "worker") for what in ("mib", "threads", "files")]
     figures = dict.fromkeys(names, 1.0)
     result = {"seconds": 60.0, "leader_moves": 3, "alive": False, "rows": 5, "peak": figures, "growth": figures}

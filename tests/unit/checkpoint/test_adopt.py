@@ -45,9 +45,9 @@ def test_given_a_batch_that_waits_when_cut_by_hand_then_its_record_is_in_force_a
 ) -> None:
     folder = checkpoint(tmp_path, dict(BATCHES), [3])
     amend("adopt", folder, "--yes")
-    told = amend("cut", folder, "--partition", "t-0", "--at", 20)
-    assert "The sink must not hold any record of t-0 with an offset of 20 to 39" in told
-    assert "nothing was changed" in told
+    seen = amend("cut", folder, "--partition", "t-0", "--at", 20)
+    assert "The sink must not hold any record of t-0 with an offset of 20 to 39" in seen
+    assert "nothing was changed" in seen
     amend("cut", folder, "--partition", "t-0", "--at", 20, "--yes")
     ledger = FileLedger(folder / "state", "s")
     record = ledger.open().pending()[tp(0)]
@@ -87,9 +87,9 @@ def test_given_a_damaged_ledger_when_adopted_then_it_is_put_aside_and_a_new_one_
     amend("adopt", folder, "--yes")
     ledger = FileLedger(folder / "state", "s")
     ledger.path.write_bytes(ledger.path.read_bytes().replace(b'"number":1', b'"number":7'))
-    told = amend("adopt", folder)
-    assert "would be given up: " in told
-    assert "is damaged in line 2; restore it from a copy, or, once you know what the sink holds" in told
+    seen = amend("adopt", folder)
+    assert "would be given up: " in seen
+    assert "is damaged in line 2; restore it from a copy, or, once you know what the sink holds" in seen
     assert "it is kept as" in amend("adopt", folder, "--yes")
     state = ledger.open()
     ledger.close()

@@ -70,21 +70,21 @@ def test_given_a_checkpoint_when_inspected_then_offsets_and_their_writer_are_sho
 def test_given_several_sources_when_inspected_as_json_then_each_has_its_positions(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {0: f"0:{OURS}\nevents:{NATIVE}\n2:-\n3:17"}, [0], version="v2")
     code, text = run("inspect", folder, "--json")
-    told = json.loads(text)
+    seen = json.loads(text)
     assert code == 0
-    assert [(s["name"], s["written_by"]) for s in told["sources"]] == [
+    assert [(s["name"], s["written_by"]) for s in seen["sources"]] == [
         ("0", "kafka-discovery"),
         ("events", "kafka"),
         ("2", "another source"),
         ("3", "another source"),
     ]
-    assert [(p["source"], p["partition"], p["planned"]) for p in told["positions"]] == [
+    assert [(p["source"], p["partition"], p["planned"]) for p in seen["positions"]] == [
         ("0", 0, 15),
         ("0", 1, 5),
         ("events", 0, 15),
         ("events", 1, 5),
     ]
-    assert told["sound"] is True
+    assert seen["sound"] is True
 
 
 def test_given_a_batch_that_was_not_recorded_when_judged_then_its_replay_is_announced(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_given_a_cut_when_judged_then_the_delivered_offset_is_shown_and_the_nati
     assert "the native source would skip the rest" in text
 
 
-def test_given_what_kafka_has_when_judged_then_lag_and_lost_records_are_told(tmp_path: Path) -> None:
+def test_given_what_kafka_has_when_judged_then_lag_and_lost_records_are_reported(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, {0: OURS}, [0])
     view = view_of({tp(0): partition_view(0, 40), tp(1): partition_view(9, 20)})
     report = judge(read_checkpoint(folder), reader=Writer.OURS, view=view)

@@ -32,7 +32,7 @@ def url() -> Iterator[str]:
         serving.join()
 
 
-def test_given_a_service_that_is_well_when_asked_then_its_words_are_told(url: str) -> None:
+def test_given_a_service_that_is_well_when_asked_then_its_words_are_reported(url: str) -> None:
     assert ask(f"{url}/livez", 10) == "[+] loop main: turned; ok"
 
 

@@ -18,7 +18,7 @@ def save(state_dir: Path) -> SnapshotStore:
     return store
 
 
-def test_given_saved_views_when_listed_then_each_is_shown_and_a_broken_one_is_told(tmp_path: Path) -> None:
+def test_given_saved_views_when_listed_then_each_is_shown_and_a_broken_one_is_reported(tmp_path: Path) -> None:
     save(tmp_path).close()
     (tmp_path / "sources" / "bad.json").write_bytes(b"{")
     shown = run(app, ["state", "list", "--state-dir", str(tmp_path)]).output

@@ -125,10 +125,10 @@ def test_given_a_jks_store_when_opened_then_no_password_is_on_a_command_line_and
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     opened(accepted(made)["jks"][1])
-    told = notes.read_text()
-    assert "-importkeystore" in told
-    assert set(told.splitlines()) & {"0077"}
-    assert not any(secret in told for secret in SECRETS)
+    seen = notes.read_text()
+    assert "-importkeystore" in seen
+    assert set(seen.splitlines()) & {"0077"}
+    assert not any(secret in seen for secret in SECRETS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "notes"]
 
 

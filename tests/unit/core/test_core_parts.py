@@ -173,16 +173,16 @@ def test_given_wrong_credentials_when_refused_then_the_broker_is_asked_slowly_al
     assert due(state, policy=POLICY, now=POLICY.quarantine_cap_seconds).full == (address(1),)
 
 
-def test_given_unanswered_partitions_when_told_again_then_the_mark_goes_and_offsets_stay() -> None:
-    told = OffsetsAnswer(
+def test_given_unanswered_partitions_when_reported_again_then_the_mark_goes_and_offsets_stay() -> None:
+    seen = OffsetsAnswer(
         leader_id=BrokerId(1), asked=(T0,), offsets={T0: PartitionOffsets(start_offset=1, high_watermark=5)}
     )
     silent = OffsetsAnswer(leader_id=BrokerId(1), asked=(T0,), offsets={}, detail="no answer within 1 s")
-    book = OffsetBook().told(told, now=1.0).told(silent, now=2.0).told(silent, now=3.0)
+    book = OffsetBook().with_answer(seen, now=1.0).with_answer(silent, now=2.0).with_answer(silent, now=3.0)
     assert book.unanswered[T0] == (2.0, "no answer within 1 s")
     assert book.offsets[T0].high_watermark == 5
     grown = OffsetsAnswer(leader_id=BrokerId(1), asked=(T0,), offsets={T0: PartitionOffsets(high_watermark=9)})
-    book = book.told(grown, now=4.0)
+    book = book.with_answer(grown, now=4.0)
     assert book.offsets[T0] == PartitionOffsets(start_offset=1, high_watermark=9)
     assert not book.unanswered
     assert not book.without_topic(TopicName("t")).offsets
@@ -199,7 +199,7 @@ def test_given_each_trouble_when_a_partition_is_parked_then_the_reason_names_it(
         (stranger, state, True, None, "broker 7, is not listed"),
         (led, dead_leader, True, None, "broker 1 at b1:9092, is refused"),
         (led, state, True, "no answer within 1 s", "no answer within 1 s"),
-        (led, state, False, None, "has not told its end offset yet"),
+        (led, state, False, None, "has not reported its end offset yet"),
     ]
     for partition, known, end_known, unanswered, expected in cases:
         assert expected in (parked_reason(partition, known, end_known=end_known, unanswered=unanswered) or "")

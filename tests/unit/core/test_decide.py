@@ -113,7 +113,7 @@ def test_given_an_unchanged_answer_when_taken_then_nothing_is_published_and_the_
     assert decision.state.confirmed_at == 1.0
 
 
-def test_given_more_partitions_when_told_then_they_are_published_and_announced() -> None:
+def test_given_more_partitions_when_reported_then_they_are_published_and_announced() -> None:
     state = settled(3, topic(partitions=3))
     decision = run(state, answer(1, 2, 3, topics=(topic(partitions=5),)))
     assert len(snapshot_of(decision.state).topics[TopicName("t")].partitions) == 5
@@ -148,24 +148,24 @@ def test_given_a_topic_that_vanishes_when_confirmed_then_it_becomes_a_tombstone_
     assert not snapshot_of(decision.state).tombstones
 
 
-def test_given_one_broker_of_three_missing_when_told_once_then_it_leaves() -> None:
+def test_given_one_broker_of_three_missing_when_reported_once_then_it_leaves() -> None:
     decision = run(settled(3, topic()), answer(1, 2, topics=(topic(),)))
     assert snapshot_of(decision.state).brokers == brokers(1, 2)
 
 
-def test_given_four_of_twelve_missing_when_told_once_then_they_are_held_back_until_two_others_confirm() -> None:
+def test_given_four_of_twelve_missing_when_reported_once_then_they_are_held_back_until_two_others_confirm() -> None:
     state = settled(12, topic())
     left = tuple(range(1, 9))
-    told = answer(*left, topics=(topic(),))
-    decision = run(state, told, now=1.0)
+    seen = answer(*left, topics=(topic(),))
+    decision = run(state, seen, now=1.0)
     assert len(snapshot_of(decision.state).brokers) == 12
     assert EventKind.SHRINK_BLOCKED in kinds(decision.instructions)
     state = decision.state
     for second in (2.0, 3.0, 4.0):
-        state = run(state, told, now=second).state
+        state = run(state, seen, now=second).state
     assert len(snapshot_of(state).brokers) == 12, "three equal answers of one client are one voice"
     state = run(state, alive(1, *left), alive(2, *left), now=5.0).state
-    state = run(state, told, now=6.0).state
+    state = run(state, seen, now=6.0).state
     assert snapshot_of(state).brokers == brokers(*left)
 
 
@@ -186,8 +186,8 @@ def test_given_a_silent_leader_when_it_tells_no_offset_then_it_must_prove_itself
 def test_given_a_resting_leader_when_it_tells_offsets_then_it_is_alive_at_once() -> None:
     state = run(settled(3, topic()), dead(1, Verdict.SILENT)).state
     asked = TopicPartition(TopicName("t"), 0)
-    told = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
-    assert run(state, told).state.addresses[address(1)].alive
+    seen = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
+    assert run(state, seen).state.addresses[address(1)].alive
 
 
 def test_given_all_dead_when_time_passes_then_the_state_is_failsafe_and_the_view_is_kept() -> None:
@@ -246,7 +246,7 @@ def test_given_a_removed_broker_that_still_answers_for_itself_then_it_is_stale_b
     assert alias.addresses[address(3)].verdict is Verdict.ALIVE
 
 
-def test_given_a_stuck_call_when_told_then_the_client_is_rebuilt_and_it_is_announced() -> None:
+def test_given_a_stuck_call_when_reported_then_the_client_is_rebuilt_and_it_is_announced() -> None:
     decision = run(settled(1), StuckCall(name="metadata", seconds=11.0))
     assert EventKind.STUCK_CALL in kinds(decision.instructions)
     assert any(isinstance(i, RebuildClient) for i in decision.instructions)
@@ -274,14 +274,14 @@ def test_given_a_learned_broker_that_leaves_when_accepted_then_only_a_configured
 
 def test_given_a_leader_nobody_lists_when_it_tells_offsets_then_nothing_changes() -> None:
     state = settled(2, topic())
-    told = OffsetsAnswer(leader_id=BrokerId(9), asked=(), offsets={})
-    assert run(state, told).state == run(state).state
+    seen = OffsetsAnswer(leader_id=BrokerId(9), asked=(), offsets={})
+    assert run(state, seen).state == run(state).state
 
 
 def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() -> None:
     asked = TopicPartition(TopicName("t"), 0)
-    told = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
-    assert run(settled(2, topic()), told).instructions == ()
+    seen = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
+    assert run(settled(2, topic()), seen).instructions == ()
 
 
 def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:
@@ -327,7 +327,7 @@ def test_given_an_asked_topic_when_one_answer_does_not_know_it_then_it_is_not_co
     assert TopicName("x") not in run(state, answer(1, 2, topics=(topic("x"),))).state.absences
 
 
-def test_given_a_connection_alone_when_told_then_the_verdict_stays_and_the_time_is_noted() -> None:
+def test_given_a_connection_alone_when_reported_then_the_verdict_stays_and_the_time_is_noted() -> None:
     state = run(settled(2), ProbeOutcome(address=address(1), tcp_only=True), now=3.0).state
     assert state.addresses[address(1)].alive
     assert state.addresses[address(1)].asked_at == 3.0
@@ -357,10 +357,10 @@ def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one
     assert tuple(state.addresses) == (address(2), address(3))
 
 
-def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_in_doubt_until_their_ids_are_told() -> None:
+def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_in_doubt_until_their_ids_are_reported() -> None:
     old = snapshot_of(settled(1, topic()))
     state = run(initial_state([address(1)], snapshot=old), alive(1, 1)).state
     confirmed = run(state, answer(1, topics=(topic(),)), now=1).state
     assert set(confirmed.doubts) == set(old.topics)
-    told = run(state, TopicIdsAnswer(topic_ids=dict.fromkeys(old.topics, TopicId("x")), asked_at=0.5)).state
-    assert not run(told, answer(1, topics=(topic(),)), now=1).state.doubts
+    seen = run(state, TopicIdsAnswer(topic_ids=dict.fromkeys(old.topics, TopicId("x")), asked_at=0.5)).state
+    assert not run(seen, answer(1, topics=(topic(),)), now=1).state.doubts

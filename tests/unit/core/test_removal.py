@@ -60,7 +60,7 @@ def codes(found: Removal) -> list[str]:
     return [finding.code for finding in found.findings]
 
 
-def test_given_a_drained_broker_when_judged_then_it_is_safe_and_the_next_commands_are_told() -> None:
+def test_given_a_drained_broker_when_judged_then_it_is_safe_and_the_next_commands_are_reported() -> None:
     seen = facts(topic(partition(0, [1, 2])))
     found = judge(seen, ids(4))
     assert (found.safety, codes(found)) == (Safety.SAFE, [])
@@ -96,7 +96,7 @@ def test_given_a_broker_that_comes_back_when_judged_then_fewer_copies_will_do_an
     assert judge(facts(topic(partition(0, [4, 1, 2])), minimum=3), ids(4), temporary=True).safety is Safety.NOT
 
 
-def test_given_what_moves_by_itself_when_judged_then_it_is_told_and_safe_for_a_while() -> None:
+def test_given_what_moves_by_itself_when_judged_then_it_is_reported_and_safe_for_a_while() -> None:
     offsets = topic(*(partition(index, [4, 1]) for index in range(4)), name=GROUPS)
     transactions = topic(partition(0, [4, 1]), partition(1, [1, 4]), name=TRANSACTIONS)
     found = judge(facts(offsets, transactions, groups=("dau",)), ids(4), temporary=True)
@@ -130,9 +130,9 @@ def test_given_lists_that_name_it_when_judged_then_the_empty_and_the_thin_are_na
     b = [BrokerAddress(f"b{n}", 9092) for n in range(5)]
     lists = {"consumer dau": (b[4],), "job b": (b[4], b[1], b[0]), "job c": (b[4], b[1], b[2]), "job d": (b[1],)}
     found = judge(facts(lists=lists, dead=frozenset({b[0]})), ids(4))
-    told = {finding.sentence.split(" lists")[0].split(" keeps")[0].split(":")[0] for finding in found.findings}
+    reported = {finding.sentence.split(" lists")[0].split(" keeps")[0].split(":")[0] for finding in found.findings}
     assert codes(found) == ["list-empty", "list-thin", "list-entries", "list-entries", "list-entries"]
-    assert told == {"consumer dau", "job b", "job c"}
+    assert reported == {"consumer dau", "job b", "job c"}
     assert found.safety is Safety.NOT
     assert "in those lists: kafka.bootstrap.servers=b1:9092,b2:9092,b3:9092" in commands(found, facts())
 

@@ -1,4 +1,4 @@
-"""When a topic may have been made anew: raised, answered, settled."""
+"""When a topic may have been recreated: raised, answered, settled."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def _answer(offsets: PartitionOffsets) -> OffsetsAnswer:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("seen", "expected"),
     [
         (PartitionOffsets(high_watermark=9, leader_epoch=3), {T}),
         (PartitionOffsets(high_watermark=12, leader_epoch=2), {T}),
@@ -27,11 +27,11 @@ def _answer(offsets: PartitionOffsets) -> OffsetsAnswer:
     ],
 )
 def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_or_epoch_raises_a_doubt(
-    told: PartitionOffsets, expected: set[TopicName]
+    seen: PartitionOffsets, expected: set[TopicName]
 ) -> None:
-    book = OffsetBook().told(_answer(PartitionOffsets(high_watermark=10, leader_epoch=3)), now=0)
-    assert went_back(book, _answer(told)) == expected
-    assert went_back(OffsetBook(), _answer(told)) == set()
+    book = OffsetBook().with_answer(_answer(PartitionOffsets(high_watermark=10, leader_epoch=3)), now=0)
+    assert went_back(book, _answer(seen)) == expected
+    assert went_back(OffsetBook(), _answer(seen)) == set()
 
 
 def test_given_a_doubt_when_an_id_was_asked_for_before_it_then_it_stays_and_one_asked_for_later_settles_it() -> None:
@@ -43,7 +43,7 @@ def test_given_a_doubt_when_an_id_was_asked_for_before_it_then_it_stays_and_one_
 
 
 def test_given_a_doubt_when_raised_again_then_it_keeps_its_time_unless_it_was_answered() -> None:
-    doubts = raised({T: Doubt(since=1), U: Doubt(since=1, id_told=True)}, [T, U], now=3)
+    doubts = raised({T: Doubt(since=1), U: Doubt(since=1, id_answered=True)}, [T, U], now=3)
     assert doubts == {T: Doubt(since=1), U: Doubt(since=3)}
 
 

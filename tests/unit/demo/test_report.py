@@ -174,7 +174,7 @@ def test_given_a_value_when_an_axis_is_chosen_then_it_ends_at_a_round_number(val
     assert nice_ceiling(value) == ceiling
 
 
-def test_given_figures_when_told_then_the_numbers_are_in_the_sentences() -> None:
+def test_given_figures_when_rendered_then_the_numbers_are_in_the_sentences() -> None:
     text = " ".join(text for _, text in chapters(GOOD))
     for number in ("0.50 seconds", "0.90 seconds", "6.5 seconds", "9.5 seconds", "1 and 4"):
         assert number in text

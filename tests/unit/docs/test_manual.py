@@ -105,7 +105,7 @@ def test_given_an_option_that_nobody_knows_when_a_snippet_is_read_then_it_is_fou
         parse_options({**given.options, "kafka.bootstrap.servers": "b1:9092"})
 
 
-def test_given_a_comment_that_is_no_marker_when_it_stands_before_a_block_then_it_is_told() -> None:
+def test_given_a_comment_that_is_no_marker_when_it_stands_before_a_block_then_it_is_reported() -> None:
     text = "# A page\n\n<!-- not run -->\n```sh\ntrue\n```\n"
     with pytest.raises(MarkerError, match=r"page.md:4: the comment before this block is no marker: 'not run'"):
         blocks(Path("page.md"), text)

@@ -53,8 +53,8 @@ def test_given_a_spark_configuration_when_read_then_it_says_how_often_spark_trie
         described(spark_conf=written(tmp_path, f"{conf}fetchOffset.numRetries no\n"))
     dead = Facts(listed=(seen("b1", Death.REFUSED),))
     found = diagnose(dead, described(spark_conf=written(tmp_path, conf)))
-    (told,) = [one.sentence for one in found.findings if one.code == "spark-tries"]
-    assert told.endswith("100 % of its queries do, after 182 s.")
+    (reported,) = [one.sentence for one in found.findings if one.code == "spark-tries"]
+    assert reported.endswith("100 % of its queries do, after 182 s.")
     well = Facts(listed=(seen("b1", None),))
     assert "spark-tries" not in {one.code for one in diagnose(well, described(spark_conf=tmp_path / "conf")).findings}
 
@@ -131,13 +131,13 @@ def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_b
 
 
 def test_given_verdicts_when_a_client_meets_them_then_each_has_its_death() -> None:
-    told = {v: death_of(v, connected=False, no_route=False) for v in Verdict}
-    assert told[Verdict.SILENT] is Death.BLACK_HOLE
+    reported = {v: death_of(v, connected=False, no_route=False) for v in Verdict}
+    assert reported[Verdict.SILENT] is Death.BLACK_HOLE
     assert death_of(Verdict.SILENT, connected=True, no_route=False) is Death.SILENT
     assert death_of(Verdict.SILENT, connected=False, no_route=True) is Death.UNREACHABLE
-    assert told[Verdict.TLS_FAILED] is told[Verdict.AUTH_FAILED] is Death.LOCKED
-    assert told[Verdict.NOT_KAFKA] is told[Verdict.REFUSED] is Death.REFUSED
-    assert told[Verdict.ALIVE] is told[Verdict.STALE] is told[Verdict.FOREIGN_CLUSTER] is None
+    assert reported[Verdict.TLS_FAILED] is reported[Verdict.AUTH_FAILED] is Death.LOCKED
+    assert reported[Verdict.NOT_KAFKA] is reported[Verdict.REFUSED] is Death.REFUSED
+    assert reported[Verdict.ALIVE] is reported[Verdict.STALE] is reported[Verdict.FOREIGN_CLUSTER] is None
 
 
 def test_given_probabilities_when_written_then_none_is_rounded_to_never_or_always() -> None:
@@ -153,8 +153,8 @@ def test_given_a_refusing_address_when_the_command_runs_then_it_reports_and_exit
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 3, done.output
         assert "The one address of the list is dead" in done.output
-        told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    assert (told["weight"], told["listed"][0]["failed_stage"]) == ("grave", "connection")
+        reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert (reported["weight"], reported["listed"][0]["failed_stage"]) == ("grave", "connection")
     assert "<svg" in picture.read_text()
     wrong = CliRunner().invoke(app, ["doctor", "--bootstrap", "b1:9092", "--picture", "x", "--client-version", "x"])
     assert isinstance(wrong.exception, ConfigError)

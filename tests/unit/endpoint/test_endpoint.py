@@ -377,6 +377,6 @@ def test_given_a_certificate_without_the_endpoints_name_when_judged_then_the_fin
     assert found is not None
     assert "made out to b1.example.com, not to 127.0.0.1" in found.text
     assert "give clients b1.example.com:19092" in found.text
-    nameless = judge(address, (), host="127.0.0.1", port=19092)
-    assert nameless is not None
-    assert "renew the certificate with 127.0.0.1" in nameless.text
+    unnamed = judge(address, (), host="127.0.0.1", port=19092)
+    assert unnamed is not None
+    assert "renew the certificate with 127.0.0.1" in unnamed.text

@@ -132,7 +132,7 @@ def test_given_a_partition_the_own_loop_lacks_when_it_stands_in_all_the_same_the
     assert with_carried(replace(shown, generation=Generation(2)), merged, wall=9.0).partitions == shown.partitions
 
 
-def test_given_a_topic_made_anew_with_fewer_partitions_when_taken_over_then_the_old_ones_are_not_carried() -> None:
+def test_given_a_topic_recreated_with_fewer_partitions_when_taken_over_then_the_old_ones_are_not_carried() -> None:
     shown = view({tp("a"): row("1"), tp("a", 1): row("1")})
     own = view({tp("a"): row("2")})
     assert list(with_carried(own, shown, wall=7.0).partitions) == [tp("a")]

@@ -27,8 +27,8 @@ def _sent(view: FeedView, *, since: int = 0, only: tuple[int, ...] | None = None
     wanted = list(view.partitions) if only is None else [tp(i) for i in only]
     position = Position(epoch="e", version=7)
     document = encode_view(view, position=position, since=since, partitions=wanted, scope=ALL)
-    told: dict[str, object] = json.loads(json.dumps(document))
-    return told
+    seen: dict[str, object] = json.loads(json.dumps(document))
+    return seen
 
 
 def _received(document: dict[str, object], held: FeedView | None = None, interest: Interest = ALL) -> FeedView:

@@ -23,7 +23,7 @@ AUTH, ALL_DOWN, DENIED = -169, -187, 29
 
 
 class ScriptedClient:
-    """See `Client`; notes what it is told."""
+    """See `Client`; notes its calls."""
 
     made: list["ScriptedClient"]
 
@@ -77,7 +77,7 @@ def rows_of(count: int, row_bytes: int) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array([b"x" * row_bytes] * count, pa.binary())})
 
 
-def test_given_another_list_when_a_kept_client_is_built_anew_then_it_is_the_present_one() -> None:
+def test_given_another_list_when_a_kept_client_is_rebuilt_then_it_is_the_present_one() -> None:
     settings = FetchSettings()
     kept = take(settings, BROKERS, ScriptedClient, {})
     give_back(kept)

@@ -306,7 +306,9 @@ def test_given_a_refusal_that_is_over_when_asked_again_then_it_is_read() -> None
     assert scene.read() == 1
 
 
-def test_given_an_error_that_librdkafka_deals_with_when_nothing_comes_then_it_is_told_and_the_range_is_cut() -> None:
+def test_given_an_error_that_librdkafka_deals_with_when_nothing_comes_then_it_is_reported_and_the_range_is_cut() -> (
+    None
+):
     arbiter = ScriptedArbiter()
     arbiter.cut_after_seconds = 3.0
     scene = Scene(A, arbiter=arbiter)

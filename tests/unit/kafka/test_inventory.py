@@ -33,9 +33,9 @@ class Describes:
 
 def test_given_topics_without_a_value_or_an_answer_when_asked_then_they_are_absent() -> None:
     silent = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    client: Any = Describes({"told": "2", "empty": None, "silent": silent})
+    client: Any = Describes({"seen": "2", "empty": None, "silent": silent})
     asked = [TopicName(name) for name in client.values]
-    assert min_in_sync(client, asked, timeout_seconds=1.0) == {"told": 2}
+    assert min_in_sync(client, asked, timeout_seconds=1.0) == {"seen": 2}
 
 
 def test_given_no_answer_at_all_when_asked_then_that_is_an_error() -> None:

@@ -33,7 +33,7 @@ def test_given_an_error_that_passes_when_tried_again_then_the_answer_counts(firs
         (KafkaError.INVALID_TXN_STATE, "could not ask: "),
     ],
 )
-def test_given_an_error_that_does_not_pass_when_tried_then_it_is_told_at_once_with_the_remedy(
+def test_given_an_error_that_does_not_pass_when_tried_then_it_is_reported_at_once_with_the_remedy(
     code: int, said: str
 ) -> None:
     calls = []

@@ -19,9 +19,9 @@ addresses = [BrokerAddress("127.0.0.1", listener.getsockname()[1]), BrokerAddres
              BrokerAddress("no-such-name.invalid", 9)]
 
 def vet():
-    told = []
-    vetter.vet(addresses, connect_timeout_seconds=2, request_timeout_seconds=1, full=addresses, on_outcome=told.append)
-    return told
+    seen = []
+    vetter.vet(addresses, connect_timeout_seconds=2, request_timeout_seconds=1, full=addresses, on_outcome=seen.append)
+    return seen
 
 vet()
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -33,9 +33,9 @@ except OSError:
     pass
 for _ in range(int(sys.argv[1])):
     held.pop().close()
-told = vet()
+seen = vet()
 held.clear()
-print(json.dumps([[str(o.address), o.failure.value if o.failure else None, o.tcp_only, o.detail] for o in told]))
+print(json.dumps([[str(o.address), o.failure.value if o.failure else None, o.tcp_only, o.detail] for o in seen]))
 """
 
 
@@ -45,8 +45,8 @@ def test_given_a_process_out_of_descriptors_when_brokers_are_vetted_then_none_is
         [sys.executable, "-c", _SCRIPT, str(left)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told) == 3
-    for _, failure, tcp_only, detail in told:
-        assert (failure, tcp_only) == (None, True), told
+    seen = json.loads(done.stdout)
+    assert len(seen) == 3
+    for _, failure, tcp_only, detail in seen:
+        assert (failure, tcp_only) == (None, True), seen
         assert detail.startswith("not asked: this process is out of file descriptors")

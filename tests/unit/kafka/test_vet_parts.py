@@ -13,7 +13,7 @@ from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties
-from discovery.kafka.translate import failure_kind, gateway_error, is_told, metadata_answer
+from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
 from discovery.kafka.vetting.probe import _by_sight
 from discovery.kafka.vetting.sniff import Sniffed, _classify
 from discovery.kafka.vetting.tcp_check import _worst
@@ -69,7 +69,7 @@ def test_given_a_foreign_exception_then_it_counts_as_a_bug_and_is_named() -> Non
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "found"),
     [
         (codes.NO_LEADER, True),
         (KafkaError.NOT_LEADER_FOR_PARTITION, True),
@@ -78,9 +78,9 @@ def test_given_a_foreign_exception_then_it_counts_as_a_bug_and_is_named() -> Non
         (TIMED_OUT, False),
     ],
 )
-def test_given_a_failed_partition_then_an_answer_about_it_differs_from_silence(code: int, told: bool) -> None:  # noqa: FBT001
-    assert is_told(KafkaException(KafkaError(code))) is told
-    assert not is_told(TimeoutError())
+def test_given_a_failed_partition_then_an_answer_about_it_differs_from_silence(code: int, found: bool) -> None:  # noqa: FBT001
+    assert is_answer(KafkaException(KafkaError(code))) is found
+    assert not is_answer(TimeoutError())
 
 
 def test_given_metadata_then_brokers_and_partitions_are_in_order_and_no_leader_is_none() -> None:

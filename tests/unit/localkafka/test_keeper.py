@@ -37,7 +37,7 @@ def states(pid: int) -> set[str]:
     return {task.read_text().rpartition(")")[2].split()[0] for task in tasks}
 
 
-def test_given_a_busy_child_when_it_is_stopped_then_every_thread_stands_still_and_goes_on_when_told(
+def test_given_a_busy_child_when_it_is_stopped_then_every_thread_stands_still_and_goes_on_when_asked(
     keeper: Keeper,
 ) -> None:
     pid = keeper.children["busy"].pid
@@ -51,7 +51,7 @@ def test_given_a_busy_child_when_it_is_stopped_then_every_thread_stands_still_an
         assert not keeper.paused
 
 
-def test_given_a_child_that_ends_as_it_is_stopped_when_told_then_its_end_is_known_and_the_others_are_paused(
+def test_given_a_child_that_ends_as_it_is_stopped_when_asked_then_its_end_is_known_and_the_others_are_paused(
     keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.spawn("doomed", ["sleep", "60"], str(tmp_path / "log"))
@@ -63,7 +63,7 @@ def test_given_a_child_that_ends_as_it_is_stopped_when_told_then_its_end_is_know
 
     monkeypatch.setattr(doomed, "send_signal", end)
     monkeypatch.setattr(doomed, "kill", lambda: os.kill(doomed.pid, signal.SIGKILL))
-    told = keeper.signal(["doomed", "busy"], signal.SIGSTOP)["processes"]
-    assert told["doomed"]["exit_code"] == -signal.SIGKILL
+    seen = keeper.signal(["doomed", "busy"], signal.SIGSTOP)["processes"]
+    assert seen["doomed"]["exit_code"] == -signal.SIGKILL
     assert "busy" in keeper.paused
     assert states(keeper.children["busy"].pid) == {"T"}

@@ -58,12 +58,12 @@ def test_given_a_leftover_when_ended_then_it_is_gone(keeper: "subprocess.Popen[b
 def test_given_a_session_that_forgets_a_keeper_when_it_finishes_then_it_fails_and_names_it(tmp_path: Path) -> None:
     for name, text in (("conftest.py", CONFTEST), ("test_forgetful.py", FORGETFUL), ("pytest.ini", "[pytest]\n")):
         (tmp_path / name).write_text(text)
-    told = subprocess.run(
+    seen = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    pid = re.search(r"keeper (\d+)", told.stdout)
-    assert pid, told.stdout + told.stderr
-    assert told.returncode == pytest.ExitCode.TESTS_FAILED
-    assert f"left behind by this session, now ended: process {pid.group(1)} " in told.stdout
+    pid = re.search(r"keeper (\d+)", seen.stdout)
+    assert pid, seen.stdout + seen.stderr
+    assert seen.returncode == pytest.ExitCode.TESTS_FAILED
+    assert f"left behind by this session, now ended: process {pid.group(1)} " in seen.stdout
     assert identify(int(pid.group(1))) is None

@@ -19,12 +19,14 @@ def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation
     ask = LeaderAsk(leader_id=BrokerId(1), partitions=(tp,), with_start=True)
     for both, expected in ((True, (9, 4)), (False, (9, None))):
         interest = Interest(topics=(TopicName("t"),), both_ends=both)
-        told = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
-        assert (told.high_watermark, told.last_stable_offset) == expected
-        assert told.start_offset == 0
+        seen = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
+        assert (seen.high_watermark, seen.last_stable_offset) == expected
+        assert seen.start_offset == 0
 
 
-def test_given_some_partitions_or_all_not_told_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> None:
+def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> (
+    None
+):
     cluster = FakeCluster(FakeNetwork())
     cluster.create_topic("t", 1)
     gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))

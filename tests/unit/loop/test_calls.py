@@ -52,6 +52,6 @@ def test_given_one_slow_call_when_gathered_then_the_others_are_returned_at_the_d
     clock, release = SystemClock(), threading.Event()
     calls = ThreadedCalls(clock, max_stuck=8, on_error=lambda _key, _error: None)
     work = {"fast": lambda: 1, "slow": lambda: int(release.wait(30)), "other": lambda: 2}
-    told = gather(calls, work, name="q", deadline=Deadline.after(0.2, now=clock.monotonic()), clock=clock)
+    seen = gather(calls, work, name="q", deadline=Deadline.after(0.2, now=clock.monotonic()), clock=clock)
     release.set()
-    assert told == {"fast": 1, "other": 2}
+    assert seen == {"fast": 1, "other": 2}

@@ -86,7 +86,7 @@ def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_i
 
 
 class Ids:
-    """How the ids of topics are told: `hidden` are not, `failures` calls fail first, after a while."""
+    """How the ids of topics are answered: `hidden` are not, `failures` calls fail first, after a while."""
 
     def __init__(self, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[set[TopicName]] = []
@@ -102,10 +102,10 @@ class Ids:
             if len(self.calls) <= self.failures:
                 network.clock.advance(5.2)
                 raise GatewayError(FailureKind.TRANSIENT, "nobody answered")
-            told = real(gateway, topics, timeout_seconds=timeout_seconds)
+            seen = real(gateway, topics, timeout_seconds=timeout_seconds)
             hidden = {name for name in topics if self.hidden.get(name, 0) > 0}
             self.hidden |= {name: self.hidden[name] - 1 for name in hidden}
-            return {name: topic_id for name, topic_id in told.items() if name not in hidden}
+            return {name: topic_id for name, topic_id in seen.items() if name not in hidden}
 
         monkeypatch.setattr(FakeGateway, "describe_topic_ids", described)
 

@@ -122,7 +122,7 @@ def test_given_readers_when_they_come_and_go_then_the_cluster_tells_whose_ends_w
     assert cluster.demand() == ()
 
 
-def test_given_more_readers_than_are_told_apart_when_they_ask_then_everything_is_kept_fresh() -> None:
+def test_given_more_readers_than_are_distinguished_when_they_ask_then_everything_is_kept_fresh() -> None:
     settings = ClusterSettings(bootstrap_servers=(BrokerAddress("b1", 9092),))
     cluster = Cluster("main", settings, Policy(), clock=FakeClock(), maker=make_feed, events_max=10)
     for number in range(100):

@@ -182,7 +182,9 @@ def test_given_a_page_of_another_origin_when_it_wants_a_change_then_it_is_refuse
     play(tmp_path, story)
 
 
-def test_given_the_log_level_when_changed_then_it_holds_at_once_and_the_configured_one_is_told(tmp_path: Path) -> None:
+def test_given_the_log_level_when_changed_then_it_holds_at_once_and_the_configured_one_is_reported(
+    tmp_path: Path,
+) -> None:
     async def story(one: Running, _: FakeCluster) -> None:
         before = (await get(one, "/v1/loglevel")).json()["level"]
         try:
@@ -260,7 +262,7 @@ def test_given_a_watcher_that_is_behind_ahead_or_of_another_epoch_when_it_asks_t
     play(tmp_path, story)
 
 
-def test_given_too_many_waiters_when_one_more_asks_then_it_is_told_to_come_back_and_at_the_end_all_are_answered(
+def test_given_too_many_waiters_when_one_more_asks_then_it_is_asked_to_come_back_and_at_the_end_all_are_answered(
     tmp_path: Path,
 ) -> None:
     async def story(one: Running, _: FakeCluster) -> None:
@@ -370,12 +372,12 @@ def test_given_reports_that_name_too_much_when_put_then_memory_stays_bounded_and
 def test_given_followers_with_a_hundred_wishes_when_answered_then_few_answers_are_kept(tmp_path: Path) -> None:
     async def story(one: Running, _: FakeCluster) -> None:
         # Followers hear of a change a moment later than those who ask for the status.
-        told = await get(one, f"{C}/follow?wait=0s")
-        while "t" not in told.json()["topics"]:
-            told = await get(one, f"{C}/follow?version={told.json()['version']}&wait=5s")
+        found = await get(one, f"{C}/follow?wait=0s")
+        while "t" not in found.json()["topics"]:
+            found = await get(one, f"{C}/follow?version={found.json()['version']}&wait=5s")
         for index in range(100):
-            told = await get(one, f"{C}/follow?pattern=t%7C{index}&wait=0s")
-            assert len(told.json()["topics"]["t"]["partitions"]) == 3
+            found = await get(one, f"{C}/follow?pattern=t%7C{index}&wait=0s")
+            assert len(found.json()["topics"]["t"]["partitions"]) == 3
         assert len(one.service.hub("main")._follow_cache) <= 64
 
     play(tmp_path, story)

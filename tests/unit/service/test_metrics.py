@@ -64,12 +64,12 @@ async def until(one: Running, condition: Callable[[Series], object]) -> Series:
     """Scrape after each change until the condition holds; the story's time limit ends a vain wait."""
     version = 0
     while not condition(series := await scrape(one)):
-        told = await one.api.get(f"/v1/follow?version={version}&wait=2s")
-        version = told.json().get("version", 0)
+        seen = await one.api.get(f"/v1/follow?version={version}&wait=2s")
+        version = seen.json().get("version", 0)
     return series
 
 
-def test_given_a_followed_cluster_when_scraped_then_its_numbers_are_told(tmp_path: Path) -> None:
+def test_given_a_followed_cluster_when_scraped_then_its_numbers_are_reported(tmp_path: Path) -> None:
     async def story(one: Running, cluster: FakeCluster) -> None:
         series = await until(one, lambda s: value(s, "topic_partitions", topic="c") == 2)
         assert value(series, "brokers", condition="configured") == 2
@@ -156,9 +156,9 @@ def test_given_both_formats_when_scraped_then_both_are_sound_and_every_metric_is
     async def story(one: Running, _: FakeCluster) -> None:
         await one.api.put("/v1/consumers/x", json={"acked_generation": 1})
         await one.api.get("/v1/status")
-        told = await one.probes.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
-        assert told.headers["content-type"].startswith("application/openmetrics-text")
-        names = {family.name for family in open_metrics(told.text)}  # type: ignore[no-untyped-call]
+        seen = await one.probes.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+        assert seen.headers["content-type"].startswith("application/openmetrics-text")
+        names = {family.name for family in open_metrics(seen.text)}  # type: ignore[no-untyped-call]
         assert names >= {"process_open_fds", "process_max_fds", "process_resident_memory_bytes"}
         ours = {name for name in names if not name.startswith("process_")}
         assert ours == {f"{P}{name}" for name in (*metrics.FAMILIES, *metrics.PROCESS)}

@@ -1,4 +1,4 @@
-"""What systemd is told, by a real datagram socket."""
+"""What systemd is notified of, by a real datagram socket."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
         yield address, listener
 
 
-def test_given_no_systemd_when_told_then_nothing_happens() -> None:
+def test_given_no_systemd_when_notified_then_nothing_happens() -> None:
     notifier = Notifier.of({})
     notifier.tell("READY=1")
     assert notifier == Notifier(address=None, watchdog_seconds=None)
@@ -43,13 +43,13 @@ def test_given_what_systemd_says_when_read_then_the_watchdog_is_ours_or_nobodys(
     assert Notifier.of({"NOTIFY_SOCKET": "/run/x", **environment}).watchdog_seconds == seconds
 
 
-def test_given_a_supervisor_when_told_then_it_hears_the_lines(supervisor: tuple[str, socket.socket]) -> None:
+def test_given_a_supervisor_when_notified_then_it_hears_the_lines(supervisor: tuple[str, socket.socket]) -> None:
     address, listener = supervisor
     Notifier(address=address).tell("READY=1", "STATUS=well")
     assert listener.recv(1_000) == b"READY=1\nSTATUS=well"
 
 
-def test_given_an_abstract_address_when_told_then_it_is_heard() -> None:
+def test_given_an_abstract_address_when_notified_then_it_is_heard() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         name = f"kafka-discovery-test-{os.getpid()}"
         listener.bind(f"\0{name}")
@@ -58,7 +58,7 @@ def test_given_an_abstract_address_when_told_then_it_is_heard() -> None:
         assert listener.recv(1_000) == b"READY=1"
 
 
-def test_given_a_supervisor_that_is_gone_when_told_then_the_service_goes_on(tmp_path: Path) -> None:
+def test_given_a_supervisor_that_is_gone_when_notified_then_the_service_goes_on(tmp_path: Path) -> None:
     Notifier(address=str(tmp_path / "nobody")).tell("READY=1")
 
 

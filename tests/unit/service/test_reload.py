@@ -55,8 +55,8 @@ def play(tmp_path: Path, before: dict[str, str], after: Callable[[], Settings], 
 async def brokers(one: Running, cluster: str) -> set[str]:
     """Wait until the configured addresses of a cluster are judged; return them."""
     while True:
-        told = (await one.api.get(f"/v1/clusters/{cluster}/brokers")).json()["brokers"]
-        configured = [broker for broker in told if broker["configured"]]
+        seen = (await one.api.get(f"/v1/clusters/{cluster}/brokers")).json()["brokers"]
+        configured = [broker for broker in seen if broker["configured"]]
         if configured and all(broker["condition"] != "unasked" for broker in configured):
             return {broker["address"] for broker in configured}
         await one.api.get(f"/v1/clusters/{cluster}/follow?wait=1s")
@@ -135,18 +135,18 @@ class Stuck(FakeMaker):
         return super().__call__(settings, policy, **more)
 
 
-def test_given_a_start_that_hangs_when_told_to_end_then_the_service_answers_until_then_and_ends_in_time(
+def test_given_a_start_that_hangs_when_asked_to_end_then_the_service_answers_until_then_and_ends_in_time(
     tmp_path: Path,
 ) -> None:
     settings = settings_of({"a": A, "b": B}, tmp_path, api={"port": 0}, probes={"port": 0})
     service = Service(
         Effective(settings=settings, origins={}), clock=SystemClock(), maker=Stuck(FakeNetwork()), reload_from=None
     )
-    told: list[float] = []
+    seen: list[float] = []
 
     def end() -> None:
-        told.append(time.monotonic())
+        seen.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGTERM)
 
     asyncio.run(serve(service, config=None, on_listening=lambda *_: threading.Timer(0.2, end).start()))
-    assert time.monotonic() - told[0] < 5
+    assert time.monotonic() - seen[0] < 5

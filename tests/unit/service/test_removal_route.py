@@ -15,11 +15,11 @@ def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_wh
     async def story(one: Running, cluster: FakeCluster) -> None:
         report = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b3:9092"]}
         described(await one.api.put("/v1/consumers/dau", json=report))
-        told = (await get(one, f"{R}?brokers=3")).json()
-        assert told["verdict"] == "not"
-        codes = {finding["code"] for finding in told["findings"]}
+        seen = (await get(one, f"{R}?brokers=3")).json()
+        assert seen["verdict"] == "not"
+        codes = {finding["code"] for finding in seen["findings"]}
         assert {"replicas", "list-empty", "list-entries"} <= codes
-        assert any(f["sentence"].startswith("consumer dau lists nobody else") for f in told["findings"])
+        assert any(f["sentence"].startswith("consumer dau lists nobody else") for f in seen["findings"])
         described(await one.api.delete("/v1/consumers/dau"))
         assert (await get(one, f"{R}?brokers=3&temporary=true")).json()["verdict"] == "safe"
         for short in ("/v1/removal", "/v1/clusters/default/removal"):
@@ -37,8 +37,8 @@ def test_given_nobody_answers_when_asked_then_the_verdict_is_unknown(tmp_path: P
     async def story(one: Running, cluster: FakeCluster) -> None:
         for broker in (1, 2, 3):
             cluster.silence(broker)
-        told = (await get(one, f"{R}?brokers=3&timeout=1s")).json()
-        assert (told["verdict"], told["findings"][0]["level"]) == ("unknown", "doubt")
+        seen = (await get(one, f"{R}?brokers=3&timeout=1s")).json()
+        assert (seen["verdict"], seen["findings"][0]["level"]) == ("unknown", "doubt")
 
     play(tmp_path, story)
 

@@ -101,7 +101,7 @@ def test_given_records_younger_than_the_first_answer_when_found_by_time_then_the
     assert planned(feed, startingTimestamp="5") == [(0, 12, 14)]
 
 
-def test_given_options_of_streams_and_a_name_when_read_at_once_then_they_are_told_and_no_state_is_held() -> None:
+def test_given_options_of_streams_and_a_name_when_read_at_once_then_they_are_reported_and_no_state_is_held() -> None:
     given = {**OPTIONS, "sourceId": "mine", "maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "5"}
     reader = KafkaDiscoveryReader(parse_options(given))
     assert reader._options.source_id is None

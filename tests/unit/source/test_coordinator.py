@@ -70,7 +70,7 @@ def a_range(partition: int) -> FetchRange:
 # -- the plan in force --------------------------------------------------------------------------------------------
 
 
-def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_delivered_of_it(
+def test_given_a_topic_recreated_under_a_plan_when_settled_then_nothing_is_delivered_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = {TopicName("t"): TopicId("first"), TopicName("u"): TopicId("other")}
@@ -81,19 +81,19 @@ def test_given_a_topic_made_anew_under_a_plan_when_settled_then_nothing_is_deliv
     u0 = TopicPartition(TopicName("u"), 0)
     planned = {place: replace(range_, topic_id=ids[TopicName("t")]) for place, range_ in RANGES.items()}
     coordinator.open_plan({**planned, u0: PlannedRange(start=0, end=9, topic_id=ids[TopicName("u")])}, replayed=False)
-    assert coordinator.decide(1, {tp(1): 4}) == {tp(1): 4}, "read before it was made anew"
+    assert coordinator.decide(1, {tp(1): 4}) == {tp(1): 4}, "read before it was recreated"
     assert coordinator.known(1, [tp(0), tp(1)]) == {tp(1): 4}
     ids[TopicName("t")] = TopicId("second")
     assert coordinator.decide(1, {tp(0): 20, u0: 9}) == {tp(0): 5, u0: 9}, "what was read may be the new topic's"
     assert coordinator.known(1, [tp(0), tp(1), u0]) == {tp(0): 5, tp(1): 4, u0: 9}
-    assert "cut, since their topics were made anew: t-0 (at offset 5 of [5, 20))" in caplog.text
+    assert "cut, since their topics were recreated: t-0 (at offset 5 of [5, 20))" in caplog.text
     assert "nobody could be read from" not in caplog.text
     assert coordinator.held(NOBODY) == {}, "nothing rests for it"
     assert coordinator.advance({tp(0): 20, tp(1): 4, u0: 9}) == {tp(0): 5}
     coordinator.close()
 
 
-def test_given_a_topic_made_anew_when_a_worker_begins_then_it_hears_that_its_ranges_are_empty(tmp_path: Path) -> None:
+def test_given_a_topic_recreated_when_a_worker_begins_then_it_hears_that_its_ranges_are_empty(tmp_path: Path) -> None:
     ids: dict[TopicName, TopicId] = {}
     coordinator = RangeCoordinator(FullDisk(tmp_path, "s", lock_wait_seconds=0.1), topic_id_of=ids.get)
     coordinator.open()
@@ -176,7 +176,7 @@ def test_given_no_ledger_when_a_checkpoint_goes_on_then_it_is_an_error_that_name
 
 
 class SlowDisk(FileLedger):
-    """A ledger whose disk does not answer until told so."""
+    """A ledger whose disk does not answer until released."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "s", lock_wait_seconds=0.1)
@@ -218,7 +218,7 @@ def test_given_a_slow_ledger_when_a_cut_is_written_then_others_are_answered_and_
     ledger.answer.set()
     for thread in threads:
         thread.join(20)
-    assert sorted(end for told in heard for end in told.values()) == [4] * 6
+    assert sorted(end for seen in heard for end in seen.values()) == [4] * 6
     assert ledger.writes == 3, "the incarnation, the first cut, and the five that waited"
     coordinator.close()
 

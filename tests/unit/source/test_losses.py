@@ -164,15 +164,15 @@ def test_given_a_recreated_topic_when_the_failed_query_is_restarted_then_it_fail
     on = accepting.latest_offsets(back, None)
     assert on == {"t": {"0": 50}}
     assert run("id-2", 60).latest_offsets(on, None) == {"t": {"0": 60}}
-    anew = run("id-3", 5)
-    assert anew.latest_offsets(anew.initial_offsets(), None) == {"t": {"0": 5}}
+    again = run("id-3", 5)
+    assert again.latest_offsets(again.initial_offsets(), None) == {"t": {"0": 5}}
     assert run("id-3", 6).latest_offsets({"t": {"0": 5}}, None) == {"t": {"0": 6}}
     latest = run("id-4", 5, startingOffsets="latest")
     begins = latest.latest_offsets(latest.initial_offsets(), None)
     assert latest.tasks(latest.initial_offsets(), begins)[0] == (), "a new query under an old name"
 
 
-def test_given_a_partition_that_was_never_read_when_its_topic_is_made_anew_then_nothing_is_lost(
+def test_given_a_partition_that_was_never_read_when_its_topic_is_recreated_then_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
     store = TopicIdStore(tmp_path, "s")
@@ -192,7 +192,7 @@ def test_given_an_id_that_only_the_saved_view_has_when_a_start_fails_by_it_then_
             named_planner(feed, TopicIdStore(tmp_path, "s")).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
 
 
-def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_told_and_the_query_goes_on(
+def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_reported_and_the_query_goes_on(
     tmp_path: Path,
 ) -> None:
     store = TopicIdStore(tmp_path, "s")
@@ -205,7 +205,7 @@ def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_tol
     assert not store.save({tp(0): TopicId("id-1")})
 
 
-def test_given_a_topic_read_before_its_id_was_told_when_it_is_made_anew_then_it_is_found() -> None:
+def test_given_a_topic_read_before_its_id_was_reported_when_it_is_recreated_then_it_is_found() -> None:
     feed = feed_with({tp(0): partition_view(0, 10, topic_id=None)})
     plan = planner(feed, startingOffsets="earliest")
     end = plan.latest_offsets(plan.initial_offsets(), None)
@@ -215,7 +215,9 @@ def test_given_a_topic_read_before_its_id_was_told_when_it_is_made_anew_then_it_
         plan.latest_offsets(end, None)
 
 
-def test_given_a_topic_in_doubt_when_its_new_id_is_told_later_than_its_generation_then_it_is_found_recreated() -> None:
+def test_given_a_topic_in_doubt_when_its_new_id_is_reported_later_than_its_generation_then_it_is_found_recreated() -> (
+    None
+):
     doubted = partition_view(None, None, topic_id=None)
     feed = feed_with({tp(0): doubted}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})
     plan = planner(feed)

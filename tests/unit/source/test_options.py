@@ -194,7 +194,7 @@ def test_given_a_mistake_when_parsed_then_one_line_names_it(options: dict[str, s
     assert text in refusal(options)
 
 
-def test_given_three_starts_when_parsed_then_the_strongest_wins_and_the_others_are_told_and_not_even_read() -> None:
+def test_given_three_starts_when_parsed_then_the_strongest_wins_and_the_others_are_reported_and_not_even_read() -> None:
     options = parsed(startingTimestamp="5", startingOffsetsByTimestamp="nonsense", startingOffsets="nonsense")
     assert options.stream_start == ByTimestamp(option="startingTimestamp", milliseconds=5, none_after=NoneAfter.ERROR)
     assert options.notes == (
@@ -203,7 +203,7 @@ def test_given_three_starts_when_parsed_then_the_strongest_wins_and_the_others_a
     )
 
 
-def test_given_options_without_effect_when_parsed_then_each_is_told() -> None:
+def test_given_options_without_effect_when_parsed_then_each_is_reported() -> None:
     options = parsed(**{
         "startingOffsetsByTimestampStrategy": "latest", "maxTriggerDelay": "500",
         "groupIdPrefix": "a", "kafka.group.id": "b",
@@ -214,7 +214,7 @@ def test_given_options_without_effect_when_parsed_then_each_is_told() -> None:
     ]  # fmt: skip
 
 
-def test_given_options_that_tune_asking_again_when_parsed_then_they_are_told_to_have_no_effect() -> None:
+def test_given_options_that_tune_asking_again_when_parsed_then_they_are_reported_to_have_no_effect() -> None:
     options = parsed(**dict.fromkeys(WITHOUT_EFFECT, "7"))
     assert len(options.notes) == len(WITHOUT_EFFECT) == 4
     assert all("has no effect here: " in note for note in options.notes)

@@ -132,7 +132,7 @@ def test_given_a_cut_when_the_log_lost_records_since_then_the_rewind_comes_befor
         run.latest(back)
 
 
-def test_given_a_cut_when_its_topic_is_made_anew_then_it_goes_back_and_then_begins_with_the_new_one(
+def test_given_a_cut_when_its_topic_is_recreated_then_it_goes_back_and_then_begins_with_the_new_one(
     start_run: StartRun,
 ) -> None:
     run = start_run(onTopicRecreated="restart")
@@ -148,7 +148,7 @@ def test_given_a_cut_when_its_topic_is_made_anew_then_it_goes_back_and_then_begi
     assert run.latest(again) == {"t": {"0": 8, "1": 8}}
 
 
-def test_given_a_topic_made_anew_under_a_batch_when_its_range_was_read_then_it_counts_for_nothing(
+def test_given_a_topic_recreated_under_a_batch_when_its_range_was_read_then_it_counts_for_nothing(
     start_run: StartRun,
 ) -> None:
     run = start_run(onTopicRecreated="restart")
@@ -188,7 +188,7 @@ def test_given_a_very_first_batch_when_it_is_replayed_then_it_begins_where_it_be
     end = run.first_batch()
     again = start_run({tp(0): partition_view(4, 40), tp(1): partition_view(4, 40)})
     forgotten = again.planner.initial_offsets()
-    assert forgotten == {"t": {"0": 4, "1": 4}}, "retention moved on, and Spark asks anew"
+    assert forgotten == {"t": {"0": 4, "1": 4}}, "retention moved on, and Spark asks again"
     assert again.ranges(forgotten, end) == {0: (0, 10), 1: (0, 10)}
     assert again.latest(end) == {"t": {"0": 40, "1": 40}}
 
@@ -232,7 +232,7 @@ def test_given_two_scans_of_one_batch_when_leaders_move_between_them_then_both_g
     assert run.ranges(START, end) == {0: (0, 10), 1: (0, 10)}
     assert run.coordinator.current() is number
     run.cut(0, 3)
-    assert run.ranges(START, end) == {0: (0, 3), 1: (0, 10)}, "a later scan is told what was cut"
+    assert run.ranges(START, end) == {0: (0, 3), 1: (0, 10)}, "a later scan learns what was cut"
     assert run.undecided(START, end) == {1}
 
 

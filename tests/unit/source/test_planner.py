@@ -325,7 +325,7 @@ def test_given_a_silent_leader_when_starting_at_a_time_then_it_is_waited_for_and
     assert "startingTimestamp: after 30 s the offset at that time is unknown for t-1 (it has no leader)" in str(
         error.value
     )
-    assert feed.asked[1:] == [{tp(1): 1000}] * (len(feed.asked) - 1), "what was told is not asked again"
+    assert feed.asked[1:] == [{tp(1): 1000}] * (len(feed.asked) - 1), "what was answered is not asked again"
 
 
 def test_given_times_by_partition_that_miss_one_when_starting_then_both_sides_are_named() -> None:

@@ -42,18 +42,18 @@ def parked_feed() -> ScriptedFeed:
     return ScriptedFeed(view_of(partitions, addresses=reports, sentence="fresh: 1 of 3 addresses alive"))
 
 
-def told(state_dir: Path) -> SourceReport:
+def seen(state_dir: Path) -> SourceReport:
     (report,) = read_reports(state_dir)
     return report
 
 
-def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_told(
+def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_discovery_are_reported(
     tmp_path: Path,
 ) -> None:
     plan = planner(parked_feed())
     end = plan.latest_offsets({"t": {"0": 30, "1": 5}}, None)
     StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
-    report = told(tmp_path)
+    report = seen(tmp_path)
     assert (report.source, report.state, report.jvm_pid) == ("dau", "fresh", os.getppid())
     assert (report.lag_records, report.lag_unknown_partitions) == (14, 0)
     assert report.lagging == (("t-0", 10), ("t-1", 4))
@@ -80,7 +80,7 @@ def test_given_batches_of_queries_when_matched_then_a_source_is_of_the_one_that_
 ) -> None:
     plan = planner(parked_feed())
     StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
-    report = replace(told(tmp_path), plans=frozenset({1, 2, 3}))
+    report = replace(seen(tmp_path), plans=frozenset({1, 2, 3}))
     assert query_of(report, [Batches(name=name, ends=deque(digests)) for name, digests in ends.items()]) == query
 
 
@@ -95,7 +95,7 @@ def test_given_nothing_new_when_asked_again_then_it_is_written_only_as_a_sign_of
     assert status.write_if_due()
 
 
-def test_given_a_folder_that_cannot_be_written_when_told_then_the_query_goes_on_and_it_is_said_once(
+def test_given_a_folder_that_cannot_be_written_when_reported_then_the_query_goes_on_and_it_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "status").write_text("a file, not a folder")
@@ -108,7 +108,9 @@ def test_given_a_folder_that_cannot_be_written_when_told_then_the_query_goes_on_
     assert caplog.text.count("the status of this source cannot be written") == 1
 
 
-def test_given_files_of_dead_runners_and_broken_ones_when_read_then_only_the_living_are_told(tmp_path: Path) -> None:
+def test_given_files_of_dead_runners_and_broken_ones_when_read_then_only_the_living_are_reported(
+    tmp_path: Path,
+) -> None:
     feed = parked_feed()
     status = StatusFile(planner(feed), tmp_path, feed.clock)
     status.write_if_due()
@@ -131,7 +133,7 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
     plan = planner(feed, commitOffsets="true", **{"kafka.group.id": "g"})
     StatusFile(plan, tmp_path, feed.clock).write_if_due()
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", told(tmp_path))]))
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert 'kafka_discovery_source_lag_records{query="daily",source="dau"} 49.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="failsafe"} 1.0' in text
@@ -151,14 +153,14 @@ def test_given_a_batch_that_runs_for_long_when_written_then_log_and_metric_say_s
     plan.tasks({"t": {"0": 30, "1": 5}}, end)
     began = feed.clock.wall()
     status.write_if_due()
-    assert "its batch" not in line(told(tmp_path))
+    assert "its batch" not in line(seen(tmp_path))
     feed.clock.advance(61)
     status.write_if_due()
-    assert f"its batch runs since {datetime.fromtimestamp(began, UTC):%H:%M:%S} UTC" in line(told(tmp_path))
+    assert f"its batch runs since {datetime.fromtimestamp(began, UTC):%H:%M:%S} UTC" in line(seen(tmp_path))
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", told(tmp_path))]))
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert 'batch_started_timestamp_seconds{query="daily",source="dau"} 1.7e+09' in text
     plan.latest_offsets(end, None)
     status.write_if_due()
-    assert told(tmp_path).batch_since is None
+    assert seen(tmp_path).batch_since is None

@@ -110,7 +110,7 @@ def test_given_a_second_process_without_a_name_when_it_saves_then_the_first_one_
     first.close()
 
 
-def test_given_a_broken_file_when_loaded_then_it_is_told_and_counts_as_none(tmp_path: Path) -> None:
+def test_given_a_broken_file_when_loaded_then_it_is_reported_and_counts_as_none(tmp_path: Path) -> None:
     path = tmp_path / "sources" / "dau.json"
     write_atomically(path, b'{"schema":1')
     with structlog.testing.capture_logs() as logs:
@@ -118,7 +118,7 @@ def test_given_a_broken_file_when_loaded_then_it_is_told_and_counts_as_none(tmp_
     assert logs[0]["event"] == "state_unreadable"
 
 
-def test_given_a_folder_that_cannot_be_written_when_saved_then_it_is_told_and_counted(tmp_path: Path) -> None:
+def test_given_a_folder_that_cannot_be_written_when_saved_then_it_is_reported_and_counted(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path, source_id="dau")
     store.open()
     (tmp_path / "sources" / "dau.json").mkdir()  # a rename onto a folder fails for every user, root too

@@ -363,15 +363,15 @@ def test_given_a_local_master_when_advice_is_asked_then_it_is_the_endpoint_and_e
 
 
 def test_given_an_endpoint_that_tls_clients_would_refuse_when_advice_is_asked_then_it_is_the_list() -> None:
-    told = advise(vetted("b3:9092", endpoint=""), {SERVERS: "b1:9092"}, local=True, version=UNKNOWN)
-    assert told.options == {SERVERS: "b3:9092"}
-    assert "would not believe the endpoint's name" in told.say[0]
+    seen = advise(vetted("b3:9092", endpoint=""), {SERVERS: "b1:9092"}, local=True, version=UNKNOWN)
+    assert seen.options == {SERVERS: "b3:9092"}
+    assert "would not believe the endpoint's name" in seen.say[0]
 
 
 def test_given_nobody_alive_when_advice_is_asked_then_the_jobs_own_list_stays() -> None:
-    told = advise(vetted(), {SERVERS: "b1:9092"}, local=False, version=(3, 9))
-    assert told.options == {}
-    assert "stays as it is: nobody of b1:9092 answers" in told.say[0]
+    seen = advise(vetted(), {SERVERS: "b1:9092"}, local=False, version=(3, 9))
+    assert seen.options == {}
+    assert "stays as it is: nobody of b1:9092 answers" in seen.say[0]
 
 
 @pytest.mark.parametrize(

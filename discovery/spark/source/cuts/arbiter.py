@@ -1,4 +1,4 @@
-"""The worker's end of the coordinator: asks where ranges end, again and again until it is told."""
+"""The worker's end of the coordinator: asks where ranges end, again and again until it is answered."""
 
 import logging
 import socket
@@ -90,8 +90,8 @@ class TcpArbiter:
         ends = {r: r.end_offset for r in ranges if r.topic_partition not in self._ticket.undecided}
         open_ = [r for r in ranges if r not in ends]
         if open_ or self._ticket.introduce:
-            told = self._ask("known", {r.topic_partition: r.end_offset for r in open_})
-            ends |= {r: told[r.topic_partition] for r in open_ if r.topic_partition in told}
+            answered = self._ask("known", {r.topic_partition: r.end_offset for r in open_})
+            ends |= {r: answered[r.topic_partition] for r in open_ if r.topic_partition in answered}
         return ends
 
     def decide(self, proposed: Mapping[FetchRange, int]) -> Mapping[FetchRange, int]:
@@ -100,8 +100,8 @@ class TcpArbiter:
         A driver that is silent for 40 s is given up. One whose ledger cannot be written is waited for, as a leader
         would be: to fail would end the query for an outage of its ledger.
         """
-        told = self._ask("decide", {r.topic_partition: end for r, end in proposed.items()})
-        return {r: told[r.topic_partition] for r in proposed if r.topic_partition in told}
+        answered = self._ask("decide", {r.topic_partition: end for r, end in proposed.items()})
+        return {r: answered[r.topic_partition] for r in proposed if r.topic_partition in answered}
 
     def _ask(self, what: str, ranges: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._heard_at = time.monotonic()

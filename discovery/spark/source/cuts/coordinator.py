@@ -251,7 +251,7 @@ class RangeCoordinator:
         return self._plan
 
     def is_introduced(self) -> bool:
-        """Tell whether a worker of this run has told whose checkpoint this is, and it was the right one."""
+        """Tell whether a worker of this run has reported whose checkpoint this is, and it was the right one."""
         return self._is_introduced
 
     def pending(self) -> Mapping[TopicPartition, CutRecord]:
@@ -284,16 +284,16 @@ class RangeCoordinator:
         Args:
             number: Of the plan.
             partitions: Those asked for.
-            batch: What Spark told the worker of it; None: nothing.
+            batch: What the worker knows of it from Spark; None: nothing.
 
         Raises:
             ArbiterError: the plan is not in force, or the checkpoint is not the one that the records speak of.
-            StateError: as `decide`, of a topic made anew.
+            StateError: as `decide`, of a recreated topic.
         """
         with self._lock:
             plan = self._in_force(number, batch)
-        if made_anew := self._made_anew(plan, partitions):
-            self.decide(number, made_anew, batch)
+        if recreated := self._recreated(plan, partitions):
+            self.decide(number, recreated, batch)
         with self._lock:
             plan = self._in_force(number, batch)
             return {tp: plan.settled[tp] for tp in partitions if tp in plan.settled}
@@ -320,7 +320,7 @@ class RangeCoordinator:
             # A record that may be durable must not be decided otherwise.
             doubted = {tp: self._doubtful[tp].cut for tp in proposed if tp in self._doubtful}
             try:
-                settlement = settle(plan, {**proposed, **self._made_anew(plan, proposed), **doubted})
+                settlement = settle(plan, {**proposed, **self._recreated(plan, proposed), **doubted})
             except StateError as error:
                 raise ArbiterError(str(error)) from error
             self._doubtful |= {r.topic_partition: r for r in settlement.cuts}
@@ -332,7 +332,7 @@ class RangeCoordinator:
                         self._rest.pop(tp, None)
             return settlement
 
-    def _made_anew(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
+    def _recreated(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
         """Return where ranges begin whose topic is another one by now: a worker that reads on reads that one."""
         open_ = {tp: plan.ranges[tp] for tp in partitions if tp in plan.ranges and tp not in plan.settled}
         gone = self._gone((tp.topic, r.topic_id) for tp, r in open_.items())
@@ -436,7 +436,7 @@ def _say_cuts(cuts: Collection[CutRecord]) -> None:
 
 def _say_gone(cuts: Collection[CutRecord]) -> None:
     if cuts:
-        text = f"cut, since their topics were made anew: {_list(cuts, _AT)}"
+        text = f"cut, since their topics were recreated: {_list(cuts, _AT)}"
         _log.warning("%s; the new ones are read from their beginnings", text)
 
 

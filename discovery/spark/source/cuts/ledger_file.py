@@ -163,7 +163,7 @@ def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) ->
         try:
             state = read_ledger(state_dir, path.stem)
         except StateError as error:
-            _log.warning("a cut in it cannot be told: %s", error)
+            _log.warning("a cut in it cannot be reported: %s", error)
             continue
         if state is not None:
             found[path.stem] = state

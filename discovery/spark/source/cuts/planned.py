@@ -105,7 +105,7 @@ class Cuts:
         return self._coordinator.held(partial(_leader, view))
 
     def note_planned(self, end: Mapping[str, Any]) -> None:
-        """Hear what Spark is told; the first batch of a new query begins an incarnation.
+        """Note what Spark is given; the first batch of a new query begins an incarnation.
 
         Raises:
             StateError: the ledger cannot be written.

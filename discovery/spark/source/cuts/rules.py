@@ -1,7 +1,7 @@
 """Where the ranges of a batch end: one outcome each, written once. Pure.
 
 A plan promises `[start, end)` of a partition. Whoever reads it asks before it ends, and the first who asks settles it
-for ever: all of it, or cut at an offset `x`, because its leader is gone. A cut is recorded before it is told. The next
+for ever: all of it, or cut at an offset `x`, because its leader is gone. A cut is recorded before it is used. The next
 plan sets the partition's offset back to `x`, a range without rows; only then it is read on. So Spark's log always
 holds what was delivered, one batch late.
 
@@ -29,7 +29,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Whose batch a plan is: the runner that plans is not told, so workers tell. Both live as long as a checkpoint."""
+    """Whose batch a plan is: the runner that plans cannot know, so workers tell. Both live as long as a checkpoint."""
 
     query: str
     number: int

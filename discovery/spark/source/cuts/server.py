@@ -50,7 +50,7 @@ class CoordinatorServer:
     @property
     def port(self) -> int:
         """Return where it listens."""
-        assert self._server is not None  # noqa: S101 - told by the caller
+        assert self._server is not None  # noqa: S101 - ensured by the caller
         return int(self._server.socket.getsockname()[1])
 
     def start(self) -> None:

@@ -44,7 +44,7 @@ WITHOUT_EFFECT = {
     "fetchOffset.retryIntervalMs": "offsets come from the discovery loop, which asks again by itself",
     "partition.metadata.cache.ttl.ms": "the discovery loop keeps metadata fresh",
 }
-"""Options that tune how the native source asks again: accepted and told, since nothing is lost without them."""
+"""Options that tune how the native source asks again: accepted and logged, since nothing is lost without them."""
 KNOWN = (
     *_STRATEGIES,
     *STARTING.all,
@@ -104,7 +104,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     restart_recreated: bool = False
-    """Read a topic that was made anew from its beginning; else it is data loss that fails the query."""
+    """Read a topic that was recreated from its beginning; else it is data loss that fails the query."""
     include_headers: bool = False
     on_parked: OnParked = OnParked.CONTINUE
     startup_timeout_seconds: float = 600.0

@@ -12,7 +12,7 @@ _STARTS = "spark/test_source_options.py::test_given_a_start_when_a_query_begins_
 _MISTAKES = "unit/source/test_options.py::test_given_a_mistake_when_parsed_then_one_line_names_it"
 
 _CUT = "spark/test_cut.py::test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_ends_without_them_and_they_resume_exactly"  # noqa: E501 - a name
-_TOLD = "unit/source/test_options.py::test_given_options_that_tune_asking_again_when_parsed_then_they_are_told_to_have_no_effect"  # noqa: E501 - a name
+_REPORTED = "unit/source/test_options.py::test_given_options_that_tune_asking_again_when_parsed_then_they_are_reported_to_have_no_effect"  # noqa: E501 - a name
 
 ROWS = (
     Row(
@@ -172,7 +172,7 @@ ROWS = (
     Row(
         "onTopicRecreated",
         "fail, or restart with failOnDataLoss=false",
-        "A topic that was deleted and made anew, found by its id: `fail` names it, `restart` reads the new one from "
+        "A topic that was deleted and recreated, found by its id: `fail` names it, `restart` reads the new one from "
         "its beginning. With a `sourceId` also where that happened while the query was down. Before a sink in several "
         "lanes `restart` wants `onMismatch=keep-committed`.",
         (
@@ -185,7 +185,7 @@ ROWS = (
         "bootstrapServersFile",
         "none",
         "A file on the driver's host with the addresses, by commas or lines; then `kafka.bootstrap.servers` may be "
-        "left out. Looked at once a second: a changed list is used at once, a bad one is told and the old one stays.",
+        "left out. Looked at once a second: a changed list is used at once, a bad one is logged and the old one stays.",
         (
             "unit/feed/test_bootstrap_file.py::test_given_a_running_loop_when_the_file_changes_then_its_list_does",
             "integration/test_bootstrap_file.py::test_given_a_dead_list_when_the_file_names_living_brokers_then_they_are_found",
@@ -366,7 +366,7 @@ ROWS = (
         "new",
     ),
     *(
-        Row(name, "", f"Accepted without effect: {reason}.", (_TOLD,), "has effect")
+        Row(name, "", f"Accepted without effect: {reason}.", (_REPORTED,), "has effect")
         for name, reason in WITHOUT_EFFECT.items()
     ),
 )
@@ -395,12 +395,12 @@ def page() -> str:
             *rows,
             "",
             "Three triggers are supported: processing time, `availableNow` and `once`. `once` takes all there is in",
-            "one batch, whatever the limits, after asking the brokers anew; a partition that stays unreadable for a",
+            "one batch, whatever the limits, after asking the brokers again; a partition that stays unreadable for a",
             "minute is left to the next run, and the log says so. `availableNow` fails instead, once everything else",
             "is read.",
             "",
             "A batch read asks the brokers once per `load()`, at the first action, and keeps to these offsets: two",
-            "actions on one frame see the same records (Spark's own source asks anew for each). It is complete or it",
+            "actions on one frame see the same records (Spark's own source asks again for each). It is complete or it",
             "fails: a partition that stays unreadable for a minute ends it with its name and the reason.",
             "",
             "## Client options",

@@ -24,7 +24,7 @@ def ask_group(
     """Ask what a group committed, again and again while its coordinator is away.
 
     Raises:
-        KafkaUnreachableError: nobody told within `wait_seconds`.
+        KafkaUnreachableError: nobody answered within `wait_seconds`.
 
     Runs: driver, once at a start; blocks <= wait_seconds + 10 s.
     """

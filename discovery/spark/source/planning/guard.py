@@ -49,8 +49,8 @@ class LossGuard:
         self._clock = clock
         self._ids = ids
         self._topic_ids: dict[TopicPartition, TopicId] = {}
-        self._nameless: set[TopicName] = set()
-        """Topics that were read before anybody had told their id."""
+        self._without_id: set[TopicName] = set()
+        """Topics that were read before anybody had reported their id."""
         self._restarted: dict[TopicPartition, tuple[int, TopicId]] = {}
         """Accepted restarts that are not known to stand in Spark's log: from which offset, under which former id."""
         self._saved: dict[TopicPartition, TopicId] | None = None
@@ -66,7 +66,7 @@ class LossGuard:
         for tp, partition in view.partitions.items():
             if partition.topic_id is None:
                 if tp in start and tp not in self._topic_ids and tp.topic not in view.first_topic_ids:
-                    self._nameless.add(tp.topic)
+                    self._without_id.add(tp.topic)
             elif tp in start:
                 self._topic_ids.setdefault(tp, partition.topic_id)
             else:
@@ -74,13 +74,13 @@ class LossGuard:
         self._save()
 
     def _name(self, start: Offsets, view: FeedView) -> None:
-        """Give what was read before its id was told the first one that was: it may be another topic by now."""
-        told = self._nameless & view.first_topic_ids.keys()
-        if told:
+        """Give what was read before its id was known the first one that is: it may be another topic by now."""
+        known = self._without_id & view.first_topic_ids.keys()
+        if known:
             for tp in start:
-                if tp.topic in told:
+                if tp.topic in known:
                     self._topic_ids.setdefault(tp, view.first_topic_ids[tp.topic])
-            self._nameless -= told
+            self._without_id -= known
 
     def note_stand(self, start: Offsets) -> None:
         """Hear where Spark's log stands: a restart from a new topic's beginning that stands there is decided for ever.
@@ -116,7 +116,7 @@ class LossGuard:
         return all(tp not in view.partitions or view.partitions[tp].topic_id is not None for tp in self._topic_ids)
 
     def refuse_recreated(self, planned: Offsets, view: FeedView) -> frozenset[TopicPartition]:
-        """Refuse to replay a batch over a topic that was made anew since it was planned; return what is, if accepted.
+        """Refuse to replay a batch over a topic that was recreated since it was planned; return what is, if accepted.
 
         Partitions that the new topic does not have are of the old one, too.
 
@@ -141,7 +141,7 @@ class LossGuard:
         view: FeedView,
         *,
         on_reset: Callable[[TopicPartition, int], None],
-        told: Offsets | None = None,
+        cut_ends: Offsets | None = None,
     ) -> Checked:
         """Compare where the query stands with what there is; an unconfirmed loss leaves its partition where it is.
 
@@ -149,7 +149,7 @@ class LossGuard:
             start: Where the last batch ended.
             view: The feed's picture.
             on_reset: Hears of partitions whose loss was accepted, with the end they have now.
-            told: Where ranges that were cut had been planned to end; a fresh answer must reach that far.
+            cut_ends: Where ranges that were cut had been planned to end; a fresh answer must reach that far.
 
         Raises:
             DataLossError: confirmed, and `failOnDataLoss` is true.
@@ -157,11 +157,11 @@ class LossGuard:
         Runs: driver; from memory, or <= 5 s at most every 10 s while something seems lost; <= 1 s once a partition
         that was cut can be read again.
         """
-        told = told or {}
+        cut_ends = cut_ends or {}
         self._name(start, view)
-        seeming = self._losses(start, view, told)
-        unsure = frozenset(told).union(loss.topic_partition for loss in seeming)
-        if not seeming and not _readable(told, view):
+        seeming = self._losses(start, view, cut_ends)
+        unsure = frozenset(cut_ends).union(loss.topic_partition for loss in seeming)
+        if not seeming and not _readable(cut_ends, view):
             return Checked(view=view, resets={}, settled=True, unsure=unsure)
         if self._clock.monotonic() < self._confirm_after:
             return Checked(view=view, resets={}, settled=False, unsure=unsure)
@@ -172,7 +172,7 @@ class LossGuard:
             if seeming:
                 _log.warning("records seem lost, but nobody can confirm it now: %s", error)
             return Checked(view=view, resets={}, settled=False, unsure=unsure)
-        losses = self._losses(start, view, told)
+        losses = self._losses(start, view, cut_ends)
         self._confirm_after = float("-inf")
         if fatal := tuple(loss for loss in losses if not self._may_accept(loss)):
             raise DataLossError(summarize(fatal))
@@ -182,10 +182,10 @@ class LossGuard:
             for loss in losses
             if loss.kind not in _NOTHING_TO_SET and loss.topic_partition not in resets
         }
-        unread = frozenset(told) - (_readable(told, view) - unplaced)
+        unread = frozenset(cut_ends) - (_readable(cut_ends, view) - unplaced)
         return Checked(view=view, resets=resets, settled=not unplaced, unsure=unread)
 
-    def _losses(self, start: Offsets, view: FeedView, told: Offsets | None = None) -> tuple[Loss, ...]:
+    def _losses(self, start: Offsets, view: FeedView, cut_ends: Offsets | None = None) -> tuple[Loss, ...]:
         interest = self._options.interest
         found = find_losses(
             start,
@@ -193,7 +193,7 @@ class LossGuard:
             isolation=interest.isolation,
             topic_ids=self._topic_ids,
             followed={tp.topic: interest.wants_topic(tp.topic) for tp in start if tp not in view.partitions},
-            told=told,
+            cut_ends=cut_ends,
         )
         return tuple(loss for loss in found if (loss.topic_partition, loss.kind) not in self._accepted)
 

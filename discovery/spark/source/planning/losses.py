@@ -43,7 +43,7 @@ def find_losses(
     isolation: Isolation,
     topic_ids: Mapping[TopicPartition, TopicId],
     followed: Mapping[TopicName, bool] | None = None,
-    told: Mapping[TopicPartition, int] | None = None,
+    cut_ends: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[Loss, ...]:
     """Compare where a query stands with what the cluster has.
 
@@ -53,7 +53,7 @@ def find_losses(
         isolation: Which end counts.
         topic_ids: The ids under which partitions were read so far; absent means not seen yet.
         followed: For topics of `start` that are not in the view: whether the subscription still names them.
-        told: Ends of ranges that were cut: their partitions once reached that far.
+        cut_ends: Ends of ranges that were cut: their partitions once reached that far.
 
     Returns:
         At most one loss per partition; none for what is unknown or parked.
@@ -62,13 +62,16 @@ def find_losses(
     """
     found = tuple(_losses(start, view, isolation, topic_ids, followed or {}))
     lost = {loss.topic_partition for loss in found}
-    return (*found, *(loss for loss in _shrunk(start, view, isolation, told or {}) if loss.topic_partition not in lost))
+    return (
+        *found,
+        *(loss for loss in _shrunk(start, view, isolation, cut_ends or {}) if loss.topic_partition not in lost),
+    )
 
 
 def _shrunk(
-    start: Mapping[TopicPartition, int], view: FeedView, isolation: Isolation, told: Mapping[TopicPartition, int]
+    start: Mapping[TopicPartition, int], view: FeedView, isolation: Isolation, cut_ends: Mapping[TopicPartition, int]
 ) -> Iterator[Loss]:
-    for tp, reached in told.items():
+    for tp, reached in cut_ends.items():
         known = view.partitions.get(tp)
         end = None if known is None or known.gone or known.parked_reason else known.end_offset(isolation)
         if end is not None and end < reached:

@@ -13,7 +13,7 @@ OffsetsJson = dict[str, dict[str, int]]
 
 EARLIEST = -2
 LATEST = -1
-"""In a checkpoint: no leader told the end when the query began at "latest"; it becomes a number as soon as one does."""
+"""In a checkpoint: the end was unknown when the query began at "latest"; it becomes a number as soon as one does."""
 
 _OFFSET = (EARLIEST, f"an offset (0 or more, {LATEST} for latest, {EARLIEST} for earliest)")
 _TIME = (0, "a time in milliseconds since 1970-01-01 UTC (a whole number, 0 or more)")

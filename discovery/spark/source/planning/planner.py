@@ -107,7 +107,7 @@ class Planner:
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
         self.planned: Mapping[str, Any] = {}
-        """The end of the newest plan, as Spark was told."""
+        """The end of the newest plan, as Spark was given it."""
         self.parked: Mapping[TopicPartition, str] = {}
         """What the newest plan left out, and why."""
         self.batch_since: float | None = None
@@ -122,8 +122,8 @@ class Planner:
     def initial_offsets(self) -> OffsetsJson:
         """Say where a new query begins; the same at every call.
 
-        Spark keeps this nowhere until its first batch is done: a restart before that asks anew. So where a partition's
-        start might be another one by then it is only marked here (LATEST) and told by the first plan, whose batch is
+        Spark keeps this nowhere until its first batch is done: a restart before that asks again. So where a partition's
+        start might be another one by then it is only marked here (LATEST) and fixed by the first plan, whose batch is
         empty and stands in Spark's log.
 
         Raises:
@@ -168,9 +168,9 @@ class Planner:
     def _group_start(self, view: FeedView) -> Offsets:
         group = self.options.group or ""
         wait_seconds = self.options.startup_timeout_seconds
-        told = ask_group(group, existing(view), self.feed, self._clock, wait_seconds=wait_seconds)
+        committed = ask_group(group, existing(view), self.feed, self._clock, wait_seconds=wait_seconds)
         fallback = self.options.starting_fallback
-        return committed_start(told, view, self.options.interest, group=group, fallback=fallback)
+        return committed_start(committed, view, self.options.interest, group=group, fallback=fallback)
 
     def fix_target(self) -> None:
         """Fix where the query ends: the end of every partition by a fresh answer.
@@ -291,7 +291,7 @@ class Planner:
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
         if not self._resumed:
-            # Tasks before any plan: a batch of an earlier run, be it the very first one, for which Spark asks anew
+            # Tasks before any plan: a batch of an earlier run, be it the very first one, for which Spark asks again
             # where the query begins.
             view, foreign = self._before_a_replay(last)
             last = {tp: until for tp, until in last.items() if tp not in foreign}
@@ -314,7 +314,7 @@ class Planner:
         self._refuse_start = None
 
     def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
-        """Wait for life, and find what was made anew since the batch was planned: its old range is read nowhere."""
+        """Wait for life, and find what was recreated since the batch was planned: its old range is read nowhere."""
         self._resumed = True
         view = self._patience.usable_view(
             lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
@@ -377,17 +377,17 @@ class Planner:
             if self._first is None:
                 self._guard.resume(start, view)
         self._guard.note_stand(start)
-        told = self.cuts.gone_back() if self.cuts is not None else {}
+        cut_ends = self.cuts.gone_back() if self.cuts is not None else {}
         self._held = {}
-        if (shape := _shape(view)) != self._checked or told:
+        if (shape := _shape(view)) != self._checked or cut_ends:
             self._checked = None
-            checked = self._guard.check(start, view, on_reset=self._move_target, told=told)
-            view, resets = _without(checked.view, (checked.unsure - told.keys()).union(without)), checked.resets
-            self._held = dict.fromkeys(checked.unsure & told.keys(), _UNCONFIRMED)
+            checked = self._guard.check(start, view, on_reset=self._move_target, cut_ends=cut_ends)
+            view, resets = _without(checked.view, (checked.unsure - cut_ends.keys()).union(without)), checked.resets
+            self._held = dict.fromkeys(checked.unsure & cut_ends.keys(), _UNCONFIRMED)
             self._checked = shape if checked.settled else None
             self._guard.learn(start, view)
         if self.cuts is not None:
-            self._held = self.cuts.held(told.keys() - self._held.keys(), view) | self._held
+            self._held = self.cuts.held(cut_ends.keys() - self._held.keys(), view) | self._held
             view, resets = self._hold(view), {tp: to for tp, to in resets.items() if tp not in self._held}
         plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
         if plan.suspect and not resets:

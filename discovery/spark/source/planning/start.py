@@ -18,7 +18,7 @@ def is_living(view: FeedView) -> bool:
     return view.state in {LoopState.FRESH, LoopState.STALE} and bool(view.bootstrap)
 
 
-def is_vouched_for(view: FeedView) -> bool:
+def is_confirmed(view: FeedView) -> bool:
     """Tell whether a listed address lives, or all of them were judged: else the list may name another cluster.
 
     Runs: anywhere (pure).

@@ -32,15 +32,15 @@ def offsets_at(
 
     Runs: driver, once at a start; blocks <= wait_seconds.
     """
-    told = _ask(by, partitions, feed, clock, wait_seconds)
-    none = sorted(tp for tp, offset in told.items() if offset == LATEST)
+    answered = _ask(by, partitions, feed, clock, wait_seconds)
+    none = sorted(tp for tp, offset in answered.items() if offset == LATEST)
     if none and by.none_after is NoneAfter.ERROR:
         more = f" and {len(none) - 1} more" if len(none) > 1 else ""
         raise ConfigError(
             f"{by.option}: {none[0]}{more} has no record at or after {_readable(by.of(none[0]))}; "
             f"name an earlier time, or set {STRATEGY} to latest to begin there with what comes next"
         )
-    return told
+    return answered
 
 
 def offsets_by_time(by: ByTimestamp, view: FeedView, feed: SourceFeed, clock: Clock, *, wait_seconds: float) -> Offsets:
@@ -54,15 +54,15 @@ def offsets_by_time(by: ByTimestamp, view: FeedView, feed: SourceFeed, clock: Cl
 def _ask(
     by: ByTimestamp, partitions: Collection[TopicPartition], feed: SourceFeed, clock: Clock, wait_seconds: float
 ) -> Offsets:
-    told: Offsets = {}
+    answered: Offsets = {}
     deadline, say_at = clock.monotonic() + wait_seconds, clock.monotonic() + _SAY_AGAIN_SECONDS
-    while missing := {tp: by.of(tp) for tp in partitions if tp not in told}:
+    while missing := {tp: by.of(tp) for tp in partitions if tp not in answered}:
         remaining = deadline - clock.monotonic()
         try:
-            told |= feed.resolve(missing, timeout_seconds=max(min(_ASK_SECONDS, remaining), 0.1), by_timestamp=True)
+            answered |= feed.resolve(missing, timeout_seconds=max(min(_ASK_SECONDS, remaining), 0.1), by_timestamp=True)
         except KafkaUnreachableError as error:
-            _log.info("%s: nobody told an offset: %s", by.option, error)
-        silent = [tp for tp in missing if tp not in told]
+            _log.info("%s: nobody answered an offset: %s", by.option, error)
+        silent = [tp for tp in missing if tp not in answered]
         now = clock.monotonic()
         if silent and now >= deadline:
             raise KafkaUnreachableError(_text(by, silent, feed, f"after {wait_seconds:g} s"))
@@ -71,7 +71,7 @@ def _ask(
             _log.warning("the query cannot start yet: %s", _text(by, silent, feed, "so far"))
         if silent:
             feed.wait(feed.view().version, min(_AGAIN_SECONDS, deadline - now))
-    return told
+    return answered
 
 
 def _text(by: ByTimestamp, silent: list[TopicPartition], feed: SourceFeed, since: str) -> str:

@@ -122,11 +122,11 @@ def _advised(self: Any, given: tuple[Any, ...], options: dict[str, Any]) -> dict
     if chosen != "kafka" or _SERVERS not in kafka:
         return options
     spark = getattr(self, "_spark", None)
-    told = _ask({"options": kafka, "master": _master(spark), "version": _version(spark)})
-    for line in told.get("say", ()):
+    reported = _ask({"options": kafka, "master": _master(spark), "version": _version(spark)})
+    for line in reported.get("say", ()):
         _say(line)
-    mine = {name: value for name, value in options.items() if str(name).lower() not in told["options"]}
-    return {**mine, **told["options"]}
+    mine = {name: value for name, value in options.items() if str(name).lower() not in reported["options"]}
+    return {**mine, **reported["options"]}
 
 
 def _ask(question: dict[str, Any]) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def _ask(question: dict[str, Any]) -> dict[str, Any]:
             if not more:
                 break
             answer += more
-    told: dict[str, Any] = json.loads(answer)
-    return told
+    reported: dict[str, Any] = json.loads(answer)
+    return reported
 
 
 def _master(spark: Any) -> str:

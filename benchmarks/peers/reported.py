@@ -1,9 +1,9 @@
-"""What a user was told, made short. Pure."""
+"""What was reported to a user, made short. Pure."""
 
 import re
 
 BREAK = " // "
-"""Between the lines of an exception that is told in one."""
+"""Between the lines of an exception that is shortened to one."""
 NOTHING = "nothing"
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception)\b: ")
 _SHOWN = 300
