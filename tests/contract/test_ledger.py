@@ -13,7 +13,7 @@ from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
-from discovery.spark.source.cuts.ledger import KEPT_PLANS, Incarnation, Ledger
+from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, fold, prune
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
@@ -90,6 +90,21 @@ def test_given_records_older_than_any_replay_when_opened_then_only_pending_ones_
     assert set(second.open().records.values()) == {OTHER, young}
     second.close()
     assert set(make().open().records.values()) == {OTHER, young}
+
+
+def test_given_a_ledger_in_use_when_made_shorter_then_it_goes_on_and_the_next_holder_finds_the_rest(
+    make: MakeLedger,
+) -> None:
+    young = replace(CUT, plan=CUT.plan + KEPT_PLANS, applied=True)
+    entries: list[Entry] = [FIRST, replace(CUT, applied=True), OTHER, young]
+    first = make()
+    before = fold(first.open(), entries)
+    first.append(entries)
+    first.forget(before, prune(before))
+    last = replace(CUT, plan=young.plan + 1)
+    first.append([last])
+    first.close()
+    assert set(make().open().records.values()) == {OTHER, young, last}
 
 
 def test_given_another_source_when_opened_then_it_sees_nothing_of_this_one(make: MakeLedger) -> None:

@@ -109,6 +109,26 @@ def test_given_a_topic_recreated_when_a_worker_begins_then_it_hears_that_its_ran
     coordinator.close()
 
 
+def test_given_cut_after_cut_when_a_query_runs_on_then_its_ledger_stays_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discovery.spark.source.cuts.coordinator.FORGET_EVERY", 20)
+    monkeypatch.setattr("discovery.spark.source.cuts.ledger.KEPT_PLANS", 10)
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    for number in range(1, 60):
+        coordinator.open_plan(RANGES, replayed=False)
+        coordinator.decide(number, {tp(0): 9})
+        coordinator.close_plan()
+        coordinator.advance({tp(0): 9})
+        coordinator.read_on([tp(0)])
+    assert ledger.path.read_bytes().count(b"\n") <= 2 + 10 + 20
+    coordinator.close()
+    again, _ = opened(tmp_path)
+    assert again.pending() == {}
+    again.close()
+
+
 def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goes_back(tmp_path: Path) -> None:
     first, _ = opened(tmp_path)
     first.begin({}, {})

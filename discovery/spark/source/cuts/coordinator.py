@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
-from discovery.spark.source.cuts.ledger import Entry, Incarnation, Ledger, LedgerState, fold
+from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, fold, prune
 from discovery.spark.source.cuts.rules import (
     Batch,
     CutRecord,
@@ -76,6 +76,8 @@ class RangeCoordinator:
         """Partitions that nobody could read: until when they rest, and who led them."""
         self._leaders: Leaders = {}
         self._state = LedgerState()
+        self._appended = 0
+        """Entries since the ledger was made shorter."""
         self._pending: dict[TopicPartition, CutRecord] = {}
         self._plan: Plan | None = None
         self._number = 0
@@ -270,7 +272,8 @@ class RangeCoordinator:
 
     def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
         """Tell whether a range that goes back does so because of a cut."""
-        return any(r.topic_partition == tp and (r.end, r.cut) == (planned, until) for r in self._state.records.values())
+        record = self._pending.get(tp)
+        return record is not None and (record.end, record.cut) == (planned, until)
 
     def delivered(self, end: Mapping[TopicPartition, int]) -> Offsets:
         """Return what was really delivered up to a batch's end offsets."""
@@ -413,6 +416,19 @@ class RangeCoordinator:
     def _append(self, entries: list[Entry]) -> None:
         self._ledger.append(entries)
         self._state = fold(self._state, entries)
+        self._appended += len(entries)
+        if self._appended >= FORGET_EVERY:
+            self._appended = 0
+            self._forget()
+
+    def _forget(self) -> None:
+        kept = prune(self._state)
+        try:
+            self._ledger.forget(self._state, kept)
+        except StateError as error:
+            _log.warning("%s; it is tried again after %d more entries", error, FORGET_EVERY)
+        else:
+            self._state = kept
 
     def _say_rewinds(self, rewinds: Offsets) -> None:
         fresh = [self._pending[tp] for tp in rewinds if (self._pending[tp].plan, tp) not in self._said]

@@ -10,8 +10,10 @@ from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.planning.offsets import OffsetsJson
 
-KEPT_PLANS = 10_000
-"""Applied records of so many plans are kept: far more batches than Spark keeps in its offset log by default (100)."""
+KEPT_PLANS = 1_000
+"""Applied records of so many plans are kept: more batches than Spark keeps in its offset log by default (100)."""
+FORGET_EVERY = 1_000
+"""A running query's ledger is made shorter after so many entries."""
 ADOPT = (
     "restore it from a copy, or, once you know what the sink holds, `kafka-discovery checkpoint adopt` with --yes "
     "gives it up and begins a new one"
@@ -70,6 +72,14 @@ class Ledger(Protocol):
 
         Raises:
             StateError: it is not known whether they are durable, or somebody else holds the ledger now.
+        """
+        ...
+
+    def forget(self, before: LedgerState, kept: LedgerState) -> None:
+        """Drop what `kept` has less than `before`; whoever dies in between leaves one of the two.
+
+        Raises:
+            StateError: it could not be done, or somebody else holds the ledger now; nothing is lost.
         """
         ...
 

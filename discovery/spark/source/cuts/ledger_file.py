@@ -59,6 +59,16 @@ class FileLedger:
             ) from error
         self._size += len(content)
 
+    def forget(self, before: LedgerState, kept: LedgerState) -> None:  # noqa: ARG002 - a topic needs both
+        """See `Ledger.forget`.
+
+        Runs: driver; blocks for two fsyncs.
+        """
+        try:
+            self._replace(_content(kept))
+        except OSError as error:
+            raise StateError(f"the ledger {self.path} cannot be made shorter: {error}") from error
+
     def close(self) -> None:
         """See `Ledger.close`."""
         if self._handle is not None:
@@ -98,11 +108,17 @@ class FileLedger:
         except FileNotFoundError:
             return LedgerState()
         state = prune(self._fold(content))
-        compact = b"".join([_line(_SCHEMA), *map(_line, entries_of(state))])
-        if compact != content:
-            write_atomically(self.path, compact)
+        if (compact := _content(state)) != content:
+            self._replace(compact)
         self._size = len(compact)
         return state
+
+    def _replace(self, content: bytes) -> None:
+        write_atomically(self.path, content)
+        self._size = len(content)
+        if self._handle is not None:  # of the file that was replaced
+            os.close(self._handle)
+            self._handle = None
 
     def _fold(self, content: bytes) -> LedgerState:
         *lines, torn = content.split(b"\n")
@@ -178,6 +194,10 @@ def _is_held(path: Path) -> bool:
         return True
     lock.release()
     return False
+
+
+def _content(state: LedgerState) -> bytes:
+    return b"".join([_line(_SCHEMA), *map(_line, entries_of(state))])
 
 
 def _line(entry: Entry | str) -> bytes:

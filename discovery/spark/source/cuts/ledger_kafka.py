@@ -40,8 +40,7 @@ class KafkaLedger:
         found = self._journal.open()
         state = self._fold(found)
         kept = prune(state)
-        forgotten = found.keys() - {_key(entry) for entry in entries_of(kept)}
-        if forgotten:
+        if forgotten := found.keys() - _keys(kept):
             self._journal.append(dict.fromkeys(forgotten))
         return kept
 
@@ -83,12 +82,24 @@ class KafkaLedger:
         """
         self._journal.append({_key(entry): encode(entry) for entry in entries})
 
+    def forget(self, before: LedgerState, kept: LedgerState) -> None:
+        """See `Ledger.forget`.
+
+        Runs: driver; blocks as `append` does.
+        """
+        if forgotten := _keys(before) - _keys(kept):
+            self._journal.append(dict.fromkeys(forgotten))
+
     def close(self) -> None:
         """See `Ledger.close`; there is nothing to give back: the next holder fences this one."""
 
     def describe(self) -> str:
         """See `Ledger.describe`."""
         return f"topic {self._topic}"
+
+
+def _keys(state: LedgerState) -> set[str]:
+    return set(map(_key, entries_of(state)))
 
 
 def _key(entry: Entry) -> str:
