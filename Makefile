@@ -302,8 +302,8 @@ chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, 
 	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 
 .PHONY: kill-job
-kill-job: setup ## Each job that writes to Kafka, its worker and its driver killed around the commit (3 minutes)
-	$(BIN)/python -m pytest tests/chaos/sink/kill_job.py
+kill-job: setup ## Each job killed around its commit, and drivers killed while they write a local checkpoint (5 minutes)
+	$(BIN)/python -m pytest tests/chaos/sink/kill_job.py tests/chaos/kill_checkpoint.py
 
 .PHONY: bench-sink
 bench-sink: setup ## Throughput, batches and visibility of the exactly-once sink beside Spark's own (20 minutes)

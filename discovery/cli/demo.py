@@ -17,7 +17,7 @@ from rich.console import Console
 from discovery.core.errors import StateError
 from discovery.demo.play import Outcome, played
 from discovery.demo.report import story
-from discovery.demo.report.write import to_json, write_report
+from discovery.demo.report.write import measured, sign, to_json, write_report
 from discovery.demo.settings import fast as fast_settings
 from discovery.demo.settings import full as full_settings
 from discovery.demo.stage import Stage
@@ -38,6 +38,7 @@ def demo(
     sidecar: Annotated[
         bool, typer.Option("--sidecar", help="The jobs follow a service instead of looking for themselves.")
     ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail where a goal in seconds is missed, too.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the brokers up at the end, to look around.")] = False,
     output_dir: Annotated[Path, typer.Option(help="Where the report goes.")] = _DEFAULT_FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON when it is over.")] = False,
@@ -45,7 +46,7 @@ def demo(
     """Kill four of twelve brokers under a running Spark job and count every event."""
     if importlib.util.find_spec("pyspark") is None:  # before brokers are started for jobs that cannot be
         raise ModuleNotFoundError(name="pyspark")
-    settings = (fast_settings if fast else full_settings)(brokers, sidecar=sidecar)
+    settings = (fast_settings if fast else full_settings)(brokers, sidecar=sidecar, strict=strict)
     console = Console(stderr=as_json)
     try:
         with _terminated_like_interrupted(), _disk_errors():
@@ -77,13 +78,15 @@ def _reserve(folder: Path) -> None:
 def _summarise(outcome: Outcome, folder: Path, console: Console) -> None:
     console.print()
     colour = "green" if outcome.ok else "red"
-    console.print(story.headline(outcome.figures, outcome.goals, outcome.failure), style=f"bold {colour}")
+    console.print(story.headline(outcome.figures, outcome.broken, outcome.failure), style=f"bold {colour}")
     for goal in outcome.goals:
-        sign, style = ("✓", "green") if goal.met else ("✗", "bold red")
-        console.print(f"  {sign} {goal.promise}: {goal.measured}", style=style, markup=False, highlight=False)
+        style = "green" if goal.met else "bold red" if goal in outcome.broken else "yellow"
+        line = f"  {sign(outcome, goal)} {goal.promise}: {measured(outcome, goal)}"
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if outcome.failure:
         console.print(outcome.failure, style="red", markup=False)
-    console.print(f"The report: {folder / 'report.html'} ({outcome.figures.demo_seconds:.0f} s)", highlight=False)
+    took = f"{outcome.figures.demo_seconds:.0f} s; {story.machine(outcome.figures)}"
+    console.print(f"The report: {folder / 'report.html'} ({took})", highlight=False, soft_wrap=True)
 
 
 def _look_around(stage: Stage, console: Console) -> None:

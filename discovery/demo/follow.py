@@ -14,6 +14,8 @@ class Batch:
     batch_id: int
     finished_wall: float
     """Trigger start plus the duration of the whole trigger, by Spark's own account."""
+    seconds: float = 0.0
+    """How long the whole trigger took."""
     rows: int
     end_offsets: dict[str, int] = field(default_factory=dict)
     """Partition to offset after the batch, as the source reported it."""
@@ -89,11 +91,13 @@ class Follower:
 def read_batch(progress: dict[str, Any], topic: str) -> Batch:
     """Turn Spark's progress into a batch."""
     began = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    seconds = progress["durationMs"]["triggerExecution"] / 1000
     end = progress["sources"][0]["endOffset"] or {}
     offsets = json.loads(end) if isinstance(end, str) else end
     return Batch(
         batch_id=progress["batchId"],
-        finished_wall=began + progress["durationMs"]["triggerExecution"] / 1000,
+        finished_wall=began + seconds,
+        seconds=seconds,
         rows=progress["numInputRows"],
         end_offsets={partition: int(offset) for partition, offset in offsets.get(topic, {}).items()},
         dropped_by_watermark=progress.get("dropped_by_watermark", 0),

@@ -117,9 +117,6 @@ class Scenario:
         writer = stage.single.start_generator(
             "--rate", "3000", "--count", str(s.single_records), "--days", "0.5", "--seed", "2", *audience
         )
-        if writer.wait(timeout_seconds=_PATIENCE_SECONDS):
-            raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
-        self._single_leaders = stage.leaders(stage.single.topic)
         self.job_started_wall = time.time()
         stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
         stage.wait_until(
@@ -127,6 +124,9 @@ class Scenario:
             deadline_seconds=_PATIENCE_SECONDS,
             otherwise="Spark has not started the query",
         )
+        if writer.wait(timeout_seconds=_PATIENCE_SECONDS):
+            raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
+        self._single_leaders = stage.leaders(stage.single.topic)
         speed = s.days * 86_400 / _PLANNED_SECONDS
         stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *audience)
         stage.wait_until(

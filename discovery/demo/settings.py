@@ -21,6 +21,8 @@ class DemoSettings:
     brokers: int = 12
     sidecar: bool = False
     """The jobs follow a service instead of looking for themselves."""
+    strict: bool = False
+    """A time that is missed fails the demo too."""
     partitions: int = 24
     grown_partitions: int = 30
     rate: float = 600.0
@@ -67,15 +69,15 @@ class DemoSettings:
         return self.rack_members(1)[:FEWEST_PER_RACK]
 
 
-def full(brokers: int | None = None, *, sidecar: bool = False) -> DemoSettings:
+def full(brokers: int | None = None, *, sidecar: bool = False, strict: bool = False) -> DemoSettings:
     """Return the demo of `make demo`."""
-    return DemoSettings(brokers=12 if brokers is None else brokers, sidecar=sidecar)
+    return DemoSettings(brokers=12 if brokers is None else brokers, sidecar=sidecar, strict=strict)
 
 
-def fast(brokers: int | None = None, *, sidecar: bool = False) -> DemoSettings:
+def fast(brokers: int | None = None, *, sidecar: bool = False, strict: bool = False) -> DemoSettings:
     """Return a smaller and shorter one, for machines that test it on every change."""
     return replace(
-        DemoSettings(brokers=6 if brokers is None else brokers, sidecar=sidecar),
+        DemoSettings(brokers=6 if brokers is None else brokers, sidecar=sidecar, strict=strict),
         partitions=12,
         grown_partitions=15,
         rate=300.0,

@@ -85,10 +85,11 @@ def test_given_the_fast_demo_when_played_then_nothing_is_lost_or_doubled_and_all
     assert report["single"]["events_counted"] == report["single"]["events_produced"] > 0
     for measured in ("new_partition_seconds_p99", "kill_gap_seconds", "dead_list_restart_seconds"):
         assert report[measured] > 0, measured
-    # A busy machine may miss a limit in seconds; then the demo must say so.
-    late = {goal["name"] for goal in report["goals"] if not goal["met"]}
-    assert late <= {"new_partition_seconds_p99", "kill_gap_seconds", "dead_list_restart_seconds"}
-    assert played.returncode == (1 if late else 0), played.stdout
+    # A busy machine may miss a limit in seconds; then the demo says so beside the machine, and does not fail.
+    late = [goal for goal in report["goals"] if not goal["met"]]
+    assert all(goal["timed"] for goal in late), late
+    assert played.stdout.count(", load ") == len(late) + 1
+    assert played.returncode == 0, played.stdout
     assert "kd-dead" in (tmp_path / "timeline.svg").read_text()
     assert "<svg" in (tmp_path / "report.html").read_text()
 

@@ -22,6 +22,7 @@ from discovery.spark.jobs.dau_events import classify
 from discovery.spark.jobs.dau_options import DauOptions
 from discovery.spark.jobs.dau_query import BatchWriter, start_query
 from discovery.spark.jobs.dau_store import DauStore
+from discovery.spark.jobs.running import CHECKPOINT_MANAGER, write_local_files_without_forks
 from spark_jobs.dau import main
 from tests.support.helpers import eventually, produce
 
@@ -200,6 +201,31 @@ def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(se
     rows = [(event("a", at="2026-01-02 03:04:05"), "t", 0, 1)]
     found = classify(session.createDataFrame(rows, SCHEMA)).select("reason", "user_id").collect()
     assert [tuple(row) for row in found] == [(None, "a")]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "chosen", "expected"),
+    [
+        ("file:///srv/checkpoint", None, "FileSystemBasedCheckpointFileManager"),
+        ("/srv/checkpoint", None, "FileSystemBasedCheckpointFileManager"),
+        ("hdfs://127.0.0.1:1/checkpoint", None, "None"),
+        ("/srv/checkpoint", "a.Manager", "a.Manager"),
+    ],
+)
+def test_given_a_checkpoint_when_the_session_is_made_then_only_a_local_one_gets_the_manager_that_forks_nothing(
+    session: SparkSession, checkpoint: str, chosen: str | None, expected: str
+) -> None:
+    before = session.conf.get(CHECKPOINT_MANAGER, None)
+    session.conf.unset(CHECKPOINT_MANAGER)
+    try:
+        if chosen:
+            session.conf.set(CHECKPOINT_MANAGER, chosen)
+        write_local_files_without_forks(session, checkpoint)
+        assert str(session.conf.get(CHECKPOINT_MANAGER, None)).endswith(expected)
+    finally:
+        session.conf.unset(CHECKPOINT_MANAGER)
+        if before:
+            session.conf.set(CHECKPOINT_MANAGER, before)
 
 
 class Process:

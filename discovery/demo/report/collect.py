@@ -59,6 +59,8 @@ def collect(
         single_named=scenario.single_named,
         single_flowing_seconds=_between(scenario.single_started_wall, scenario.single_flowing_wall),
         single_returned_seconds=_between(scenario.returned_wall, scenario.single_complete_wall),
+        batch_seconds_p50=percentile([batch.seconds for batch in batches], 0.5) if batches else None,
+        cores=os.cpu_count() or 1,
         load_average=os.getloadavg()[1],
         demo_seconds=demo_seconds,
         download_seconds=download_seconds,

@@ -14,6 +14,11 @@ BROKER_SESSION_SECONDS = 6.0
 KILL_GAP_LIMIT_SECONDS = BROKER_SESSION_SECONDS + 2.0
 DEAD_LIST_EXTRA_LIMIT_SECONDS = 5.0
 """How much longer a start on a dead list may take than the first start with all brokers alive."""
+FIRST_START_LIMIT_SECONDS = 25.0
+DEAD_LIST_LIMIT_SECONDS = 15.0
+"""From the job's process to its first finished batch, both, on two cores that have nothing else to do."""
+BATCH_LIMIT_SECONDS = 1.0
+DEMO_LIMIT_SECONDS = 240.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,8 @@ class Figures:
     kill_gap_seconds: float | None = None
     kill_gap_partition_seconds: float | None = None
     freeze_gap_seconds: float | None = None
+    batch_seconds_p50: float | None = None
+    """Half of the main job's micro-batches took no longer."""
     dead_list_restart_seconds: float | None = None
     single_partitions: int = 0
     single_leaderless: tuple[int, ...] = ()
@@ -52,6 +59,7 @@ class Figures:
     """Process start until all records of the partitions that live were counted."""
     single_returned_seconds: float | None = None
     """The dead brokers' return until the parked records were counted too."""
+    cores: int = 1
     load_average: float = 0.0
     """Processes that ran or waited for a processor, over the last five minutes: how crowded the machine was."""
     demo_seconds: float = 0.0
@@ -66,6 +74,8 @@ class Goal:
     promise: str
     measured: str
     met: bool
+    timed: bool = False
+    """It is about seconds, which a busy machine may miss; all others are about what is right."""
 
 
 def goals(figures: Figures) -> tuple[Goal, ...]:
@@ -94,8 +104,17 @@ def _steadiness(figures: Figures) -> tuple[Goal, ...]:
 
 
 def _speed(figures: Figures) -> tuple[Goal, ...]:
+    restart = figures.dead_list_restart_seconds
     restart_limit = (figures.first_start_seconds or 0.0) + DEAD_LIST_EXTRA_LIMIT_SECONDS
     return (
+        _limit(
+            "first_start_seconds",
+            "the job's first result is there within",
+            figures.first_start_seconds,
+            FIRST_START_LIMIT_SECONDS,
+        ),
+        _limit("demo_seconds", "the whole demo takes at most", figures.demo_seconds, DEMO_LIMIT_SECONDS),
+        _limit("batch_seconds_p50", "half of the batches take at most", figures.batch_seconds_p50, BATCH_LIMIT_SECONDS),
         _limit(
             "new_partition_seconds_p99",
             "a new partition is read within",
@@ -108,10 +127,11 @@ def _speed(figures: Figures) -> tuple[Goal, ...]:
             figures.kill_gap_seconds,
             KILL_GAP_LIMIT_SECONDS,
         ),
+        _limit("dead_list_start_seconds", "the start on a dead list is done within", restart, DEAD_LIST_LIMIT_SECONDS),
         _limit(
             "dead_list_restart_seconds",
-            "the start on a dead list is done within",
-            figures.dead_list_restart_seconds,
+            f"it takes at most {DEAD_LIST_EXTRA_LIMIT_SECONDS:.0f} s more than the first start, that is",
+            restart,
             restart_limit,
         ),
     )
@@ -166,7 +186,8 @@ def _goal(name: str, promise: str, measured: object, met: bool) -> Goal:  # noqa
 
 
 def _limit(name: str, promise: str, value: float | None, limit: float) -> Goal:
-    return _goal(name, f"{promise} {limit:.1f} s", _seconds(value), value is not None and value <= limit)
+    met, reached = value is not None and value <= limit, value is not None
+    return Goal(name=name, promise=f"{promise} {limit:.1f} s", measured=_seconds(value), met=met, timed=reached)
 
 
 def _seconds(value: float | None) -> str:

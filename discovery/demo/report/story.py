@@ -8,16 +8,20 @@ _NOTABLE_SECONDS = 0.5
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
-def headline(figures: Figures, goals: tuple[Goal, ...], failure: str | None) -> str:
+def headline(figures: Figures, broken: Sequence[Goal], failure: str | None) -> str:
     """Say the whole in one line."""
     if failure is not None:
         return "The demo did not reach its end"
-    missed = sum(not goal.met for goal in goals)
-    if missed:
-        verb = "was" if missed == 1 else "were"
-        return f"{number(missed).capitalize()} of {number(len(goals))} promises {verb} not kept"
+    if broken:
+        verb = "promise was" if len(broken) == 1 else "promises were"
+        return f"{number(len(broken)).capitalize()} {verb} not kept"
     killed, all_brokers = number(figures.brokers_killed).capitalize(), number(figures.brokers)
     return f"{killed} of {all_brokers} brokers died, and the count is exact"
+
+
+def machine(figures: Figures) -> str:
+    """Say on what it ran: a time means nothing without it."""
+    return f"{figures.cores} {'core' if figures.cores == 1 else 'cores'}, load {figures.load_average:.0f}"
 
 
 def lead(figures: Figures, failure: str | None) -> str:

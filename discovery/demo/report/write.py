@@ -1,7 +1,6 @@
 """Writes report.json, report.html and timeline.svg; the page needs nothing but itself."""
 
 import json
-import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from discovery.demo.follow import Batch
 from discovery.demo.play import Outcome
 from discovery.demo.recording import BrokerState
 from discovery.demo.report import story, timeline
-from discovery.demo.report.outcome import Figures
+from discovery.demo.report.outcome import Figures, Goal
 
 REPORT_NAMES = ("report.json", "report.html", "timeline.svg")
 
@@ -77,8 +76,8 @@ def to_html(outcome: Outcome, picture: str) -> str:
     figures = outcome.figures
     template = Template(files("discovery.demo.report").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(
-        headline=escape(story.headline(figures, outcome.goals, outcome.failure)),
-        verdict="all promises kept" if outcome.ok else "not all promises kept",
+        headline=escape(story.headline(figures, outcome.broken, outcome.failure)),
+        verdict=_verdict(outcome),
         verdict_class="good" if outcome.ok else "bad",
         lead=escape(story.lead(figures, outcome.failure)),
         tiles="".join(_tile(value, text) for value, text in _tiles(figures)),
@@ -86,17 +85,33 @@ def to_html(outcome: Outcome, picture: str) -> str:
         story="".join(f"<li><b>{escape(t)}</b>{escape(text)}</li>" for t, text in story.chapters(figures)),
         days=_rows((day, f"{users:,}", f"{events:,}") for day, users, events in figures.daily_users),
         goals="".join(
-            f'<tr><td class="{"yes" if g.met else "no"}">{"✓" if g.met else "✗"}</td>'
-            f"<td>{escape(g.promise)}</td><td>{escape(g.measured)}</td></tr>"
+            f'<tr><td class="{"yes" if g.met else "no" if g in outcome.broken else "note"}">{sign(outcome, g)}</td>'
+            f"<td>{escape(g.promise)}</td><td>{escape(measured(outcome, g))}</td></tr>"
             for g in outcome.goals
         ),
         log=_log(outcome),
         machine=escape(
-            f"{figures.brokers} brokers, a generator and Spark on {os.cpu_count()} processor cores, for which"
-            f" {figures.load_average:.1f} processes ran or waited on average"
+            f"{figures.brokers} brokers, a generator and Spark on one machine: {story.machine(figures)} (so many"
+            " processes ran or waited for a core on average)"
         ),
         made=escape(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}"),
     )
+
+
+def sign(outcome: Outcome, goal: Goal) -> str:
+    """Mark a goal: kept, broken, or only later than planned."""
+    return "✓" if goal.met else "✗" if goal in outcome.broken else "~"
+
+
+def measured(outcome: Outcome, goal: Goal) -> str:
+    """Say what was measured; a time that was missed, beside the machine."""
+    return f"{goal.measured} ({story.machine(outcome.figures)})" if goal.timed and not goal.met else goal.measured
+
+
+def _verdict(outcome: Outcome) -> str:
+    if not outcome.ok:
+        return "not all promises kept"
+    return "all promises kept, some later than planned" if outcome.late else "all promises kept"
 
 
 def _tiles(figures: Figures) -> Iterable[tuple[str, str]]:

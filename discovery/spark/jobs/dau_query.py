@@ -19,7 +19,9 @@ _DAY = timedelta(days=1)
 
 def make_session(options: DauOptions) -> SparkSession:
     """Start Spark, or take the session spark-submit prepared. See `running.make_session`."""
-    return running.make_session(f"dau-{options.topic}", master=options.master, settings=options.spark_options)
+    return running.make_session(
+        f"dau-{options.topic}", master=options.master, settings=options.spark_options, checkpoint=options.checkpoint
+    )
 
 
 def read_records(session: SparkSession, options: DauOptions) -> DataFrame:

@@ -51,9 +51,13 @@ STREAM_SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 """What exact counting needs of any session."""
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
-def make_session(name: str, *, master: str | None, settings: Sequence[tuple[str, str]]) -> SparkSession:
+def make_session(
+    name: str, *, master: str | None, settings: Sequence[tuple[str, str]], checkpoint: str
+) -> SparkSession:
     """Start Spark, or take the session spark-submit prepared, with what exact counting needs.
 
     Runs: main thread, once; blocks for the start of a JVM (about 5 s).
@@ -81,7 +85,24 @@ def make_session(name: str, *, master: str | None, settings: Sequence[tuple[str,
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN" if submitted else "ERROR")
     _mute(session, _REPORTED_BY_US)
+    write_local_files_without_forks(session, checkpoint)
     return session
+
+
+def write_local_files_without_forks(session: SparkSession, checkpoint: str) -> None:
+    """Choose Spark's other checkpoint manager where the checkpoint is a folder of this machine.
+
+    Without Hadoop's native library the default one forks processes for each file's rights and state. Both keep the
+    same files. On a local disk both look whether a file exists and then rename; to replace a file of the state, the
+    default deletes it first, and this one renames over it. The user's own choice stays.
+
+    Runs: driver, once; asks Hadoop which file system the checkpoint lies in.
+    """
+    hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    local = hadoop.Path(checkpoint).getFileSystem(configuration).getScheme() == "file"
+    if local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
+        session.conf.set(CHECKPOINT_MANAGER, _LOCAL_MANAGER)
 
 
 def _mute(session: SparkSession, logger: str) -> None:
@@ -158,7 +179,9 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
     """
     if job.create_topics:
         ready_topics(job.sink, {"--topic": job.topic, "--output-topic": job.output_topic}, create=True)
-    session = make_session(f"{name}-{job.topic}", master=job.master, settings=job.spark_options)
+    session = make_session(
+        f"{name}-{job.topic}", master=job.master, settings=job.spark_options, checkpoint=job.checkpoint
+    )
     run_in(session, job.progress_file, start)
 
 

@@ -100,8 +100,14 @@ def test_given_offsets_when_the_lag_is_asked_then_partitions_do_not_make_up_for_
     assert lag({"0": 10, "1": 5, "2": 4}, {"0": 4, "1": 9}) == 10
 
 
-def test_given_batches_when_the_rate_is_asked_then_only_the_last_two_seconds_count() -> None:
-    assert rows_per_second([batch(0, 10, rows=900), batch(1, 99, rows=30), batch(2, 99.5, rows=10)], 100) == 20
+def test_given_batches_when_the_rate_is_asked_then_only_the_last_ten_seconds_count() -> None:
+    assert rows_per_second([batch(0, 10, rows=900), batch(1, 99, rows=30), batch(2, 99.5, rows=10)], 100) == 4
+
+
+@pytest.mark.parametrize("tenths", range(0, 90, 5))
+def test_given_batches_of_five_seconds_when_the_rate_is_asked_at_any_moment_then_it_is_what_flows(tenths: int) -> None:
+    batches = [batch(number, 5.0 * number, rows=3000) for number in range(1, 9)]
+    assert rows_per_second([one for one in batches if one.finished_wall <= 20 + tenths / 10], 20 + tenths / 10) == 600
 
 
 def progress(number: int, rows: int, ends: dict[str, dict[str, int]] | str) -> str:
@@ -133,6 +139,7 @@ def test_given_a_growing_file_when_followed_then_half_a_line_waits_and_empty_bat
     history = follower.read()
     assert [found.rows for found in history.batches] == [7]
     assert history.end_offsets == {"0": 7}
+    assert history.batches[0].seconds == 1.5
     assert history.batches[0].finished_wall == pytest.approx(1767225612.0)
 
 
