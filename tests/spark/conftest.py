@@ -106,7 +106,7 @@ ReadStream = Callable[..., Reading]
 
 
 @pytest.fixture
-def read_stream(spark: SparkSession, tmp_path: Path, kafka_cluster: LocalKafka) -> Iterator[ReadStream]:
+def read_stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReadStream]:
     """Start a query: `read_stream({"subscribe": topic}, checkpoint="a", format="kafka")`; all end with the test."""
     started: list[StreamingQuery] = []
 
@@ -117,8 +117,9 @@ def read_stream(spark: SparkSession, tmp_path: Path, kafka_cluster: LocalKafka) 
         format: str = "kafka-discovery",  # noqa: A002 - Spark's word
         available_now: bool = False,
         trigger: Mapping[str, Any] = NORMAL_TRIGGER,
-        cluster: LocalKafka = kafka_cluster,
+        cluster: LocalKafka | None = None,
     ) -> Reading:
+        cluster = cluster or request.getfixturevalue("kafka_cluster")
         given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}
         frame = spark.readStream.format(format).options(**given).load()
         when = {"availableNow": True} if available_now else trigger

@@ -7,16 +7,16 @@ import pytest
 from discovery.localkafka.cluster import LocalKafka
 from tests.spark.conftest import ReadStream
 from tests.support.helpers import eventually, numbered, produce
-from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.spark.fixtures import replicas
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}
 
 
-def one_leader_each(cluster: LocalKafka, topic: str, count: int) -> list[list[str]]:
+def one_leader_each(cluster: LocalKafka, topic: str, count: int, leaders: int = 3) -> list[list[str]]:
     """Make a topic without replicas, partition i on broker i + 1, with `count` records each."""
-    cluster.create_topic(topic, assignment=[[broker_id] for broker_id in cluster.broker_ids])
-    values = [list(numbered(count, prefix=f"p{partition}-")) for partition in range(len(cluster.broker_ids))]
+    cluster.create_topic(topic, assignment=[[leader + 1] for leader in range(leaders)])
+    values = [list(numbered(count, prefix=f"p{partition}-")) for partition in range(leaders)]
     for partition, found in enumerate(values):
         produce(cluster.bootstrap_servers, topic, *found, partition=partition)
     return values
@@ -27,46 +27,43 @@ def joined(values: list[list[str]]) -> list[str]:
 
 
 def test_given_a_dead_leader_before_the_start_when_read_then_the_others_flow_and_its_rows_come_later(
-    kafka_factory: KafkaFactory, topic_name: str, read_stream: ReadStream
+    breakable: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
-    cluster = kafka_factory(brokers=3)
-    values = one_leader_each(cluster, topic_name, 50)
-    cluster.kill([2])
-    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=cluster)
+    values = one_leader_each(breakable, topic_name, 50)
+    breakable.kill([2])
+    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=breakable)
     reading.wait_rows(100)
     assert reading.values() == sorted(values[0] + values[2])
-    cluster.restart([2])
+    breakable.restart([2])
     reading.wait_rows(150)
     assert reading.values() == sorted(joined(values))
     assert reading.query.isActive
 
 
 def test_given_a_leader_that_dies_under_the_query_when_it_is_back_then_every_record_came_once(
-    kafka_factory: KafkaFactory, topic_name: str, read_stream: ReadStream
+    breakable: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
-    cluster = kafka_factory(brokers=3)
-    values = one_leader_each(cluster, topic_name, 50)
-    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=cluster)
+    values = one_leader_each(breakable, topic_name, 50)
+    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=breakable)
     reading.wait_rows(150)
-    cluster.kill([2])
+    breakable.kill([2])
     later = numbered(30, prefix="later-")
-    produce(cluster.bootstrap_servers, topic_name, *later, partition=0)
+    produce(breakable.bootstrap_servers, topic_name, *later, partition=0)
     reading.wait_rows(180)
-    cluster.restart([2])
+    breakable.restart([2])
     last = numbered(10, prefix="last-")
-    produce(cluster.bootstrap_servers, topic_name, *last, partition=1)
+    produce(breakable.bootstrap_servers, topic_name, *last, partition=1)
     reading.wait_rows(190)
     assert reading.values() == sorted([*joined(values), *later, *last])
 
 
 def test_given_an_unfinished_batch_when_restarted_on_a_list_of_dead_brokers_then_it_is_replayed_from_the_saved_view(
-    kafka_factory: KafkaFactory, topic_name: str, read_stream: ReadStream, tmp_path: Path
+    breakable: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
 ) -> None:
-    cluster = kafka_factory(brokers=4)
-    cluster.create_topic(topic_name, 4, 3)
+    breakable.create_topic(topic_name, assignment=replicas((1, 2, 3, 4), brokers=4))
     options = {"subscribe": topic_name, "stateDir": str(tmp_path / "state"), **EARLIEST}
-    produce(cluster.bootstrap_servers, topic_name, *numbered(40))
-    first = read_stream(options, cluster=cluster)
+    produce(breakable.bootstrap_servers, topic_name, *numbered(40))
+    first = read_stream(options, cluster=breakable)
     first.wait_rows(40)
     eventually(lambda: list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")), 20, "a commit")
     first.query.stop()
@@ -74,29 +71,28 @@ def test_given_an_unfinished_batch_when_restarted_on_a_list_of_dead_brokers_then
     newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     newest.unlink()
     (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
-    cluster.kill([1])
-    produce(cluster.bootstrap_servers, topic_name, *numbered(20, prefix="new"))
-    options["kafka.bootstrap.servers"] = cluster.address(1)
-    second = read_stream(options, cluster=cluster)
+    breakable.kill([1])
+    produce(breakable.bootstrap_servers, topic_name, *numbered(20, prefix="new"))
+    options["kafka.bootstrap.servers"] = breakable.address(1)
+    second = read_stream(options, cluster=breakable)
     second.wait_rows(20 + first.batches[-1])
     assert set(numbered(20, prefix="new")) <= set(second.values())
     assert len(set(first.values()) | set(second.values())) == 60
 
 
 def test_given_a_bounded_run_when_a_leader_is_dead_then_the_rest_is_read_and_it_says_which_it_lacks(
-    kafka_factory: KafkaFactory, topic_name: str, read_stream: ReadStream
+    breakable: LocalKafka, topic_name: str, read_stream: ReadStream
 ) -> None:
-    cluster = kafka_factory(brokers=2)
-    values = one_leader_each(cluster, topic_name, 20)
-    cluster.kill([2])
+    values = one_leader_each(breakable, topic_name, 20, leaders=2)
+    breakable.kill([2])
     options = {"subscribe": topic_name, "startupTimeout": "8s", **EARLIEST}
-    reading = read_stream(options, cluster=cluster, available_now=True)
+    reading = read_stream(options, cluster=breakable, available_now=True)
     with pytest.raises(Exception, match=r"Trigger\.AvailableNow cannot reach its end") as error:
         reading.wait_end()
     assert f"{topic_name}-1 (it" in str(error.value)
     assert reading.values() == sorted(values[0])
-    cluster.restart([2])
-    again = read_stream(options, cluster=cluster, available_now=True)
+    breakable.restart([2])
+    again = read_stream(options, cluster=breakable, available_now=True)
     again.wait_end()
     assert again.values() == sorted(values[1])
 
