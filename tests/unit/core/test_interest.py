@@ -49,8 +49,8 @@ def test_given_an_answer_with_other_topics_when_filtered_then_they_are_left_out(
 
 def test_given_offsets_that_did_not_change_when_answered_again_then_the_book_keeps_what_it_has() -> None:
     partition = TopicPartition(A, 0)
-    told = OffsetsAnswer(
+    first = OffsetsAnswer(
         leader_id=BrokerId(1), asked=(partition,), offsets={partition: PartitionOffsets(high_watermark=5)}
     )
-    book = OffsetBook().told(told, now=1.0)
-    assert book.told(told, now=2.0) == book
+    book = OffsetBook().with_answer(first, now=1.0)
+    assert book.with_answer(first, now=2.0) == book
