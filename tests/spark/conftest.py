@@ -15,6 +15,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.jobs.running import STREAM_SETTINGS
 from discovery.spark.launch.python import worker_python
+from discovery.spark.launch.queries import StartedQuery
 from tests.support.helpers import eventually
 from tests.support.spark.fixtures import _driver, _six_brokers, breakable, driver, start_query
 
@@ -81,7 +82,12 @@ class Reading:
             self.batches.append(len(found))
 
         writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
-        self.query: StreamingQuery = writer.trigger(**trigger).start()
+        self._started = StartedQuery(writer.trigger(**trigger).start, print)
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query; on a machine busy with tests it may have been started again."""
+        return self._started.current()
 
     def wait_rows(self, count: int, deadline_seconds: float = READ_SECONDS) -> None:
         """Wait until so many rows came; fail at once when the query ended with an error."""
@@ -95,7 +101,10 @@ class Reading:
 
     def wait_end(self, deadline_seconds: float = READ_SECONDS) -> None:
         """Wait for the end of a bounded query; raises what it failed with."""
-        assert self.query.awaitTermination(int(deadline_seconds)), "the query did not end in time"
+        eventually(lambda: not self.query.isActive, deadline_seconds, "the end of the query")
+        failure = self.query.exception()
+        if failure is not None:
+            raise failure
 
     def values(self) -> list[str]:
         """Return all values as text, sorted."""
@@ -108,7 +117,7 @@ ReadStream = Callable[..., Reading]
 @pytest.fixture
 def read_stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReadStream]:
     """Start a query: `read_stream({"subscribe": topic}, checkpoint="a", format="kafka")`; all end with the test."""
-    started: list[StreamingQuery] = []
+    started: list[Reading] = []
 
     def start(
         options: Mapping[str, str],
@@ -124,9 +133,9 @@ def read_stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequ
         frame = spark.readStream.format(format).options(**given).load()
         when = {"availableNow": True} if available_now else trigger
         reading = Reading(frame, tmp_path / checkpoint, trigger=when)
-        started.append(reading.query)
+        started.append(reading)
         return reading
 
     yield start
-    for query in started:
-        query.stop()
+    for reading in started:
+        reading.query.stop()

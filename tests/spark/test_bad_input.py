@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.conftest import ReadStream
+from tests.spark.conftest import Reading, ReadStream
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.native import per_partition
@@ -20,9 +20,9 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 def ended_with(reading: object) -> str:
     """Wait for the query's failure and return its text, which shows no stack of ours."""
-    query = reading.query  # type: ignore[attr-defined]
-    eventually(lambda: not query.isActive, 60, "the end of the query")
-    message = str(query.exception()).partition("JVM stacktrace")[0]
+    assert isinstance(reading, Reading)
+    eventually(lambda: not reading.query.isActive, 60, "the end of the query")
+    message = str(reading.query.exception()).partition("JVM stacktrace")[0]
     assert "Traceback" not in message
     return message
 

@@ -22,7 +22,7 @@ from discovery.kafka.transactions import Access
 from discovery.spark.jobs.arguments import Job
 from discovery.spark.jobs.progress_log import ProgressLog
 from discovery.spark.launch.python import worker_python
-from discovery.spark.launch.queries import start_query
+from discovery.spark.launch.queries import StartedQuery
 from discovery.spark.sink.checks import living_brokers
 from discovery.spark.sink.options import parse_options
 
@@ -198,7 +198,7 @@ def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[S
     log = ProgressLog(progress_file)
     session.streams.addListener(log)
     try:
-        await_end(start_query(lambda: start(session), _say, stopping), stopping)
+        await_end(StartedQuery(lambda: start(session), _say), stopping)
     finally:
         # First: Spark would report the end to a listener whose process is gone.
         session.streams.removeListener(log)
@@ -233,7 +233,7 @@ def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: 
         admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
 
 
-def await_end(query: StreamingQuery, stopping: threading.Event) -> None:
+def await_end(started: StartedQuery, stopping: threading.Event) -> None:
     """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
 
     Raises:
@@ -241,7 +241,7 @@ def await_end(query: StreamingQuery, stopping: threading.Event) -> None:
 
     Runs: main thread; blocks.
     """
-    while query.isActive and not stopping.wait(_POLL_SECONDS):
+    while (query := started.current()).isActive and not stopping.wait(_POLL_SECONDS):
         pass
     failure = query.exception()
     if failure is not None:

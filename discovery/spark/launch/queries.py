@@ -5,7 +5,6 @@ a driver gets little of a processor the query dies for it, before any batch: sta
 nothing, and the second time most of what it needs is in the page cache.
 """
 
-import threading
 from collections.abc import Callable
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,37 +12,38 @@ from pyspark.sql.streaming.query import StreamingQuery
 STARTS = 5
 """Enough for a driver with a tenth of a core; an interpreter that lacks a package fails a minute later for good."""
 _SIGNS = ("Python worker failed to connect back", "Current State: INITIALIZING")
-_LOOK_SECONDS = 0.05
 
 
-def start_query(
-    start: Callable[[], StreamingQuery], say: Callable[[str], None], stopping: threading.Event | None = None
-) -> StreamingQuery:
-    """Start a query and wait until its source is there, starting it again while it dies of slowness alone.
+class StartedQuery:
+    """A query, and how to start it again. Ask for it again and again: `current()` is the one to look at."""
 
-    Args:
-        start: Builds and starts it; called 1..5 times.
-        say: Takes one line for each start that died.
-        stopping: Set it to have the query as it is.
+    def __init__(self, start: Callable[[], StreamingQuery], say: Callable[[str], None]) -> None:
+        """Start it.
 
-    Returns:
-        The query: active, stopped, or dead of something else or of the last start.
+        Args:
+            start: Builds and starts the query; called 1..5 times.
+            say: Takes one line for each start that died.
 
-    Runs: driver; blocks until the source's process has called back, <= 5 x 10 s and what Spark's own start takes.
-    """
-    over = stopping or threading.Event()
-    for number in range(1, STARTS + 1):
-        query = start()
-        while query.isActive and query.status["message"].startswith("Initializing") and not over.wait(_LOOK_SECONDS):
-            pass
-        failure = query.exception()
-        if failure is None or number == STARTS or over.is_set() or not died_of_slowness(str(failure)):
-            break
-        say(
-            f"the source's Python process did not call back within Spark's 10 s; no batch had begun, so the query is"
-            f" started again (start {number + 1} of {STARTS}); if that repeats, give the driver more processor"
-        )
-    return query
+        Runs: driver; blocks as long as `start`.
+        """
+        self._start, self._say = start, say
+        self._query = start()
+        self._starts = 1
+
+    def current(self) -> StreamingQuery:
+        """Return the query, started again first if it died of slowness alone; dead after the last start.
+
+        Runs: driver, as often as its state is looked at.
+        """
+        failure = None if self._query.isActive else self._query.exception()
+        if failure is not None and self._starts < STARTS and died_of_slowness(str(failure)):
+            self._starts += 1
+            self._say(
+                f"the source's Python process did not call back within Spark's 10 s; no batch had begun, so the query"
+                f" is started again (start {self._starts} of {STARTS}); if that repeats, give the driver more processor"
+            )
+            self._query = self._start()
+        return self._query
 
 
 def died_of_slowness(failure: str) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from discovery.spark.launch.queries import StartedQuery
 from discovery.spark.sink import with_lanes
 
 
@@ -23,7 +24,7 @@ class Driver:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._queries: dict[str, StreamingQuery] = {}
+        self._queries: dict[str, StartedQuery] = {}
 
     def obey(self, command: dict[str, Any]) -> Any:
         action: Callable[..., Any] = getattr(self, f"do_{command.pop('do')}")
@@ -39,7 +40,7 @@ class Driver:
         rows: str,
         trigger: str | None,
         shape: str,
-    ) -> str:
+    ) -> None:
         frame = self._spark.readStream.format(source).options(**options).load()
         writer = _shaped(frame, shape).writeStream.option("checkpointLocation", checkpoint)
         if shape == "parquet":
@@ -48,8 +49,7 @@ class Driver:
             writer = writer.foreachBatch(_keeper(Path(rows), actions=2 if shape == "twice" else 1))
             writer = writer.outputMode("update" if shape == "count" else "append")
         timed = writer.trigger(processingTime=trigger) if trigger else writer.trigger(availableNow=True)
-        self._queries[name] = timed.start()
-        return str(self._queries[name].runId)
+        self._queries[name] = _started(timed)
 
     def do_copy(
         self,
@@ -60,22 +60,20 @@ class Driver:
         sink: dict[str, str],
         checkpoint: str,
         by: str = "key",
-    ) -> str:
+    ) -> None:
         """Start a query that copies a topic through the exactly-once sink."""
         frame = self._spark.readStream.format("kafka-discovery").options(**source).load().select("key", "value")
         writer = with_lanes(frame, by, lanes=lanes).writeStream.format("kafka-discovery").options(**sink)
         writer = writer.option("lanes", lanes).option("checkpointLocation", checkpoint)
-        self._queries[name] = writer.trigger(processingTime="200 milliseconds").start()
-        return str(self._queries[name].runId)
+        self._queries[name] = _started(writer.trigger(processingTime="200 milliseconds"))
 
     def do_status(self, name: str) -> dict[str, Any]:
-        query = self._queries[name]
+        query = self._queries[name].current()
         failure = query.exception()
         return {
             "active": query.isActive,
             "failure": _message(failure),
             "planned": (progress := query.lastProgress) is not None and progress["sources"][0]["endOffset"] is not None,
-            "run_id": str(query.runId),
         }
 
     def do_parquet(self, path: str) -> list[tuple[Any, ...]]:
@@ -83,7 +81,7 @@ class Driver:
         return [tuple(row) for row in self._spark.read.parquet(path).collect()]
 
     def do_stop(self, name: str) -> None:
-        self._queries[name].stop()
+        self._queries[name].current().stop()
 
     def do_tasks(self) -> int:
         """Count the tasks that occupy slots."""
@@ -95,6 +93,11 @@ class Driver:
         """Count the executor processes apart from the driver."""
         context = self._spark.sparkContext._jsc.sc()
         return len(context.statusTracker().getExecutorInfos()) - 1
+
+
+def _started(writer: DataStreamWriter) -> StartedQuery:
+    """Start a query as our jobs do: a machine busy with tests is too slow for Spark now and then."""
+    return StartedQuery(writer.start, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 - its log
 
 
 def _shaped(frame: DataFrame, shape: str) -> DataFrame:
