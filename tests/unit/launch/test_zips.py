@@ -12,6 +12,7 @@ import pytest
 
 import discovery.spark.launch
 from discovery.spark.launch.zips import without_zips
+from discovery.spark.supervise.inject import HOOK_FOLDER, SOCKET
 
 SCRIPT = Path(discovery.spark.launch.__file__).with_name("kafka-discovery-python")
 SPARK_ZIPS = sorted(map(str, (Path(pyspark.__file__).parent / "python/lib").glob("*.zip")))
@@ -109,3 +110,19 @@ def test_given_a_spark_of_another_version_when_the_launcher_starts_then_its_zip_
     zips = zipped(tmp_path / "lib", pyspark_version="4.1.0")
     found = launched(tmp_path, zips, "-c", "import os; print(os.environ['PYTHONPATH'])")
     assert found == [os.pathsep.join(zips)]
+
+
+@pytest.mark.parametrize("socket", ["set", ""])
+def test_given_a_job_under_run_when_its_python_starts_then_pyspark_comes_from_where_it_is_installed(
+    socket: str,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import pyspark; print(pyspark.__file__)"],
+        env={**os.environ, SOCKET: socket, "PYTHONPATH": os.pathsep.join([str(HOOK_FOLDER), *SPARK_ZIPS])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (".zip" in done.stdout) is (not socket), "the hook does nothing in other processes"
+    assert done.stderr == ""
