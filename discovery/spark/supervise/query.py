@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from discovery.spark.supervise.budget import Budget, Exponential, GiveUp, Restart, Run, decide
+from discovery.spark.supervise.budget import Budget, Exponential, GiveUp, Run, decide
 from discovery.spark.supervise.classify import Failure, Finding, classify
 from discovery.spark.supervise.list_vetting import Desk, Vetted
-from discovery.spark.supervise.report import Attempt, Outcome, Report
+from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
 from discovery.spark.supervise.safe_options import Version, clients_of_spark, parse_version, safe_options
 from discovery.store.locations import default_state_dir
 
@@ -88,10 +88,11 @@ def run_query(
                 outcome = Outcome.STOPPED if over.is_set() else Outcome.FINISHED
                 return Report(outcome=outcome, attempts=tuple(attempts))
             failed.append(Run(began=began, ended=time.monotonic()))
-            verdict = _next(finding, budget or Exponential(), failed)
+            if not worth_a_restart(attempts):
+                return Report(outcome=Outcome.FATAL, attempts=tuple(attempts), reason=finding.remedy)
+            verdict = decide(budget or Exponential(), failed, fraction=random.random())  # noqa: S311 - jitter
             if isinstance(verdict, GiveUp):
-                outcome = Outcome.EXHAUSTED if finding.restartable else Outcome.FATAL
-                return Report(outcome=outcome, attempts=tuple(attempts), reason=verdict.reason)
+                return Report(outcome=Outcome.EXHAUSTED, attempts=tuple(attempts), reason=verdict.reason)
             _log.warning(
                 "query_restarts",
                 failure=finding.failure.value,
@@ -102,12 +103,6 @@ def run_query(
                 return Report(outcome=Outcome.STOPPED, attempts=tuple(attempts))
     finally:
         desk.close()
-
-
-def _next(finding: Finding, budget: Budget, failed: list[Run]) -> GiveUp | Restart:
-    if not finding.restartable:
-        return GiveUp(finding.remedy)
-    return decide(budget, failed, fraction=random.random())  # noqa: S311 - jitter
 
 
 def _refusal(vetted: Vetted) -> Finding | None:

@@ -32,6 +32,25 @@ class Attempt:
     """False: no broker lived, so it was not even started."""
 
 
+_SLOW_STARTS = 5
+
+
+def worth_a_restart(attempts: Sequence[Attempt]) -> bool:
+    """Tell whether the failure of the last run may be gone in the next.
+
+    Args:
+        attempts: All runs, 1..n; the last one failed. After five slow starts in a row it is not the machine that is
+            busy: the interpreter that Spark starts lacks something.
+
+    Runs: anywhere (pure).
+    """
+    findings = [attempt.finding for attempt in attempts[-_SLOW_STARTS:]]
+    slow = [one is not None and one.failure is Failure.SLOW_START for one in findings]
+    if len(slow) == _SLOW_STARTS and all(slow):
+        return False
+    return findings[-1] is not None and findings[-1].restartable
+
+
 EXIT_CODES = {
     Failure.DEAD_LIST: 3,
     Failure.LEADERLESS: 3,

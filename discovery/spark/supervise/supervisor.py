@@ -12,7 +12,7 @@ from discovery.spark.supervise.classify import Failure, Finding, classify
 from discovery.spark.supervise.hook_server import Advice, Counter
 from discovery.spark.supervise.inject import Injector, Start
 from discovery.spark.supervise.process import Job
-from discovery.spark.supervise.report import Attempt, Outcome, Report
+from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Supervisor:
             if finding is None:
                 return self._report(Outcome.FINISHED, "")
             failed.append(Run(began=began, ended=time.monotonic()))
-            if not finding.restartable:
+            if not worth_a_restart(self._attempts):
                 return self._report(Outcome.FATAL, f"a restart would not help ({finding.failure.value})")
             verdict = decide(self.budget, failed, fraction=random.random())  # noqa: S311 - jitter
             if isinstance(verdict, GiveUp):

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
 from discovery.spark.supervise.budget import Exponential, FailureRate, FixedDelay, GiveUp, Restart, Run, decide
-from discovery.spark.supervise.classify import RESTARTABLE, SIGNS, Failure, classify
+from discovery.spark.supervise.classify import RESTARTABLE, SIGNS, Failure, Finding, classify
 from discovery.spark.supervise.hook_server import SERVERS, Counter, advise, is_local
 from discovery.spark.supervise.list_locations import find_places, is_list, keys_of, replaced, shape_of
 from discovery.spark.supervise.list_vetting import Desk, Vetted
 from discovery.spark.supervise.process import Job
-from discovery.spark.supervise.report import Attempt, Outcome, Report
+from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
 from discovery.spark.supervise.safe_options import UNKNOWN, clients_of_spark, parse_version, safe_options, version_in
 
 SEEN = [
@@ -435,6 +435,18 @@ def test_given_a_report_when_it_ends_then_shells_see_what_it_was() -> None:
         assert json.loads(json.dumps(report.document()))["attempts"][0]["finding"]["failure"] == failure.value
     killed = replace(ended, exit_code=-15)
     assert Report(outcome=Outcome.STOPPED, attempts=(killed,)).exit_code == 143
+
+
+def test_given_runs_that_failed_when_a_restart_is_weighed_then_five_slow_starts_in_a_row_are_no_busy_machine() -> None:
+    def run(failure: Failure) -> Attempt:
+        return Attempt(began_wall=0, seconds=1, servers="", finding=Finding(failure=failure, evidence="", remedy=""))
+
+    slow, dead = run(Failure.SLOW_START), run(Failure.DEAD_LIST)
+    assert worth_a_restart([slow] * 4)
+    assert worth_a_restart([slow, slow, slow, slow, dead])
+    assert worth_a_restart([slow, dead, slow, slow, slow, slow])
+    assert not worth_a_restart([dead, *[slow] * 5])
+    assert not worth_a_restart([dead, run(Failure.CODE)])
 
 
 def test_given_a_folder_too_deep_for_a_socket_when_opened_then_one_line_names_the_remedy(tmp_path: Path) -> None:
