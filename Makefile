@@ -175,7 +175,7 @@ demo-sidecar: setup ## The same incident with jobs that follow a service (4 minu
 
 .PHONY: chaos-predict
 chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (9 minutes)
-	$(BIN)/python -m benchmarks.foresight
+	$(BIN)/python -m tests.chaos.prediction
 
 .PHONY: test-long
 test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
@@ -226,15 +226,15 @@ soak-source: setup ## Memory, threads and files of the source over 30 minutes of
 
 .PHONY: soak
 soak: setup ## The service for an hour under faults drawn from a seed: what grows, with confidence; no JVM (MINUTES=60 SEED=1)
-	$(BIN)/python -m benchmarks.soak_service $(or $(MINUTES),60) $(or $(SEED),1)
+	$(BIN)/python -m tests.chaos.service.soak $(or $(MINUTES),60) $(or $(SEED),1)
 
 .PHONY: soak-joint
 soak-joint: setup ## Source, service and sink for an hour under faults of brokers: what grows (MINUTES=60 SEED=1)
-	$(BIN)/python -m benchmarks.soak_joint $(or $(MINUTES),60) $(or $(SEED),1)
+	$(BIN)/python -m tests.chaos.joint.soak $(or $(MINUTES),60) $(or $(SEED),1)
 
 .PHONY: chaos-service
 chaos-service: setup ## The service under faults of brokers and its own, 200 seeds; one again: FIRST=7 COUNT=1; no JVM (20 minutes)
-	$(BIN)/python -m benchmarks.chaos_service $(or $(FIRST),1) $(or $(COUNT),200)
+	$(BIN)/python -m tests.chaos.service.rounds $(or $(FIRST),1) $(or $(COUNT),200)
 
 .PHONY: chaos-source
 chaos-source: setup ## Twenty rounds: two of six brokers and a worker, an executor or the driver die; every row once (15 minutes)
@@ -292,7 +292,7 @@ sbom: setup ## What is in the packages, as CycloneDX, and the licences of all de
 
 .PHONY: chaos
 chaos: setup ## Source, service and sink together under 200 seeds of faults; one again: FIRST=7 COUNT=1 (an hour)
-	$(BIN)/python -m benchmarks.chaos_joint $(or $(FIRST),1) $(or $(COUNT),200)
+	$(BIN)/python -m tests.chaos.joint.rounds $(or $(FIRST),1) $(or $(COUNT),200)
 
 .PHONY: chaos-sink
 chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)

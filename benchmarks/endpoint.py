@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.harness import environment, kept_result, load_noted, say, summary, write_result
+from benchmarks.harness import load_noted, summary
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, Verdict
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.race import Resolved
@@ -25,6 +25,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.endpoint import endpoint_to
 from tests.support.faults import black_hole
+from tests.support.results import environment, kept_result, say, write_result
 
 ROUNDS = 300
 CONNECTIONS = 1_000

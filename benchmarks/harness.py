@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -13,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.processes import wait_or_kill
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.launch.python import worker_python
+from tests.support.processes import wait_or_kill
 
-OUTPUT = Path("build/bench")
 OURS, NATIVE = "kafka-discovery", "kafka"
-
-
-def say(text: str) -> None:
-    """Tell the person who waits."""
-    print(f"  {text}", flush=True)
 
 
 @contextlib.contextmanager
@@ -212,35 +204,9 @@ def summary(values: Sequence[float]) -> dict[str, float | int | list[float]]:
     }
 
 
-def environment() -> dict[str, Any]:
-    """Say what the figures were taken on."""
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
-    return {
-        "python": platform.python_version(),
-        "java": java[0] if java else "",
-        "cores": os.cpu_count(),
-        "load_average_at_start": round(os.getloadavg()[0], 1),
-        **{name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow")},
-    }
-
-
 @contextlib.contextmanager
 def load_noted(result: dict[str, Any]) -> Iterator[None]:
     """Keep the machine's load average of one minute before and after a case: whether the machine was its own."""
     before = os.getloadavg()[0]
     yield
     result["load_average"] = [round(before, 1), round(os.getloadavg()[0], 1)]
-
-
-def kept_result(name: str) -> dict[str, Any]:
-    """Return what earlier runs wrote to `build/bench/<name>.json`: cases take minutes, so runs fill one file."""
-    path = OUTPUT / f"{name}.json"
-    return dict(json.loads(path.read_text())) if path.exists() else {}
-
-
-def write_result(name: str, result: dict[str, Any]) -> Path:
-    """Write `build/bench/<name>.json`."""
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    path = OUTPUT / f"{name}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    return path

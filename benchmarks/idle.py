@@ -25,23 +25,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.empty_source import NAME as EMPTY
 from benchmarks.empty_source import EmptySource
-from benchmarks.family import cpu_seconds, descendants, jvm_of
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    Watched,
-    environment,
-    fill,
-    kept_result,
-    load_noted,
-    running_query,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, Watched, fill, load_noted, running_query, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.family import cpu_seconds, descendants, jvm_of
+from tests.support.results import environment, kept_result, say, write_result
 from tests.support.service import ServiceProcess, serve_arguments
 
 STARTS = 6

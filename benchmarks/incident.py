@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import environment
+from tests.support.results import environment
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -98,12 +98,12 @@ def verdict(result: Mapping[str, Any]) -> str:
 
 
 def section(result: Mapping[str, Any]) -> str:
-    """Return what `benchmarks/README.md` says."""
+    """Return what its page of figures says."""
     demo = result["demo"]
     return f"""## The incident
 
 `make demo` (4 minutes): {demo["brokers"]} brokers, {demo["events_produced"]:,} events; {verdict(result)};
-load average {demo["load_average"]:.1f}. [The story](../docs/explanation/incident.md).
+load average {demo["load_average"]:.1f}. [The story](../explanation/incident.md).
 """
 
 
@@ -120,7 +120,7 @@ One night 4 of 12 brokers were removed. The list of the job that counts daily ac
 hour: each restart tried the same dead addresses, waited for their timeouts, and died. Nothing was wrong with Kafka.
 
 Here the night happens again, on real brokers and with the real job, as `make demo` plays it. All figures on this page come from
-published runs: [how they were measured](../../benchmarks/README.md#the-incident).
+published runs: [how they were measured](../figures/incident.md).
 
 ## The night, without help
 

@@ -18,20 +18,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    environment,
-    fill,
-    kept_result,
-    load_noted,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, fill, load_noted, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.results import environment, kept_result, say, write_result
 
 PARTITIONS, BROKERS, SLOTS = 120, 3, 8
 PAIRS = 3

@@ -16,19 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    environment,
-    fill,
-    kept_result,
-    load_noted,
-    running_query,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, fill, load_noted, running_query, spark_session, summary
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -45,6 +33,7 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
 from tests.support.fakes.feed import ScriptedFeed
+from tests.support.results import environment, kept_result, say, write_result
 
 SIZES = (1_000, 10_000, 50_000)
 REAL_SIZES = (1_000, 10_000)

@@ -18,12 +18,12 @@ from typing import Any
 
 import httpx
 
-from benchmarks.family import cpu_seconds
-from benchmarks.harness import environment
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.keeper.processes import resident_bytes
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.family import cpu_seconds
 from tests.support.helpers import eventually
+from tests.support.results import environment
 from tests.support.service import ServiceProcess, serving
 
 RESULT = Path(__file__).parent / "results" / "sidecar.json"

@@ -21,24 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.empty_sink import NAME as EMPTY
 from benchmarks.empty_sink import EmptySink
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    environment,
-    kept_result,
-    load_noted,
-    make_producer,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, load_noted, make_producer, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.sink import with_lanes
 from tests.chaos.sink.collect import stable_ends
 from tests.chaos.sink.processes import start_attempt
 from tests.chaos.sink.spark import Fault, SparkSeed, armed_driver
+from tests.support.results import environment, kept_result, say, write_result
 from tests.support.sink import Sink
 from tests.support.spark.standalone import standalone
 
@@ -372,7 +362,7 @@ INTRODUCTION = (
 NOTES = (
     "What a small batch pays for, in a profile: a lane looks at its marker (5-30 ms), makes a producer and initialises",
     "it (40 ms; half a second in every second to fourth task before",
-    "[decision 31](../docs/decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
+    "[decision 31](../decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
     "adds the marker and commits (15-80 ms); four lanes on two cores come in two turns, 0.1 s of Spark's apart; the",
     "process that confirms the batch opens two connections and writes the control record (50-100 ms). One lane and a",
     "longer trigger are cheaper. This sink has no at-least-once mode.",

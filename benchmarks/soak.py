@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from benchmarks.family import command_line, descendants, descriptors, jvm_of, resident_mib, threads
-from benchmarks.harness import OURS, environment, load, running_query, say, spark_session, write_result
+from benchmarks.harness import OURS, load, running_query, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.family import command_line, descendants, descriptors, jvm_of, resident_mib, threads
+from tests.support.results import environment, say, write_result
 
 SECONDS = 1_800.0
 TOPIC = "events"

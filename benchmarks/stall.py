@@ -24,21 +24,10 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    Watched,
-    environment,
-    kept_result,
-    load,
-    running_query,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, Watched, load, running_query, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.results import environment, kept_result, say, write_result
 
 _BROKERS = (1, 2, 3, 4, 5, 6)
 _PAIRS = tuple(itertools.combinations(_BROKERS, 2))
@@ -264,7 +253,7 @@ def section(result: dict[str, Any]) -> str:
             "|---|---|---|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
-            *(("![gaps by case](results/stall.svg)", "") if lines else ()),
+            *(("![gaps by case](../../benchmarks/results/stall.svg)", "") if lines else ()),
             *NOTES,
         ]
     )

@@ -16,20 +16,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    environment,
-    kept_result,
-    load_noted,
-    make_producer,
-    say,
-    spark_session,
-    summary,
-    write_result,
-)
+from benchmarks.harness import NATIVE, OURS, load_noted, make_producer, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.results import environment, kept_result, say, write_result
 
 PAIRS = 6
 """The first is cold."""
@@ -179,7 +169,7 @@ def section(result: Result) -> str:
             "|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
-            "![rows a second by case](results/throughput.svg)",
+            "![rows a second by case](../../benchmarks/results/throughput.svg)",
             "",
             f"Cold, the first query of a session, with its start: {cold}.",
             "",

@@ -14,11 +14,12 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from benchmarks.harness import environment, fill, say, write_result
+from benchmarks.harness import fill
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from tests.support.results import environment, say, write_result
 
 MEMORY_MIB = 64
 CASES = ((100, 10, 1_500_000), (100, 2_000, 1_500_000), (1_000, 10, 400_000), (1_000, 2_000, 400_000))

@@ -13,7 +13,7 @@ _ABOUT = """\
 acks=all, six partitions), one system at a time; one cell: `python -m benchmarks.peers --case killed --system flink`.
 Cells are single runs, kept one by one; *load* is the machine's load average before and after: brokers, load and
 system share two cores, so differences below a third of a second, or a tenth, mean nothing.
-[What it means](../docs/explanation/peers.md).
+[What it means](../explanation/peers.md).
 
 - Every system has a parallelism of 2 and writes each row it delivers to a plain file; a row counts when it is there.
   Spark does so in `foreachBatch`, every 200 ms: after the batch's job. Flink does so row by row. Neither sink is

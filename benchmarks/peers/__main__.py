@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.harness import environment, say
 from benchmarks.peers.cases import CASES
 from benchmarks.peers.harness import cluster_for, play
 from benchmarks.peers.stage import Case
 from benchmarks.peers.systems import SYSTEMS
 from discovery.localkafka.cluster import LocalKafka
+from tests.support.results import environment, say
 
 RESULT = Path("benchmarks/results/peers.json")
 _NETWORK = "PEERS_OWN_NETWORK"

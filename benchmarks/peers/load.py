@@ -17,7 +17,7 @@ from typing import IO, Any
 from confluent_kafka import KafkaException, Producer
 
 from benchmarks.peers.rows import Row, parse_rows
-from benchmarks.processes import wait_or_kill
+from tests.support.processes import wait_or_kill
 
 _TICK_SECONDS = 0.02
 _FLUSH_SECONDS = 20.0

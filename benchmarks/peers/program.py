@@ -15,9 +15,9 @@ from typing import Self
 
 from benchmarks.peers.load import Load
 from benchmarks.peers.rows import Row, parse_rows
-from benchmarks.processes import wait_or_kill
 from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
+from tests.support.processes import wait_or_kill
 
 _START_SECONDS, _HELPER_SECONDS = 120.0, 60.0
 _LEVEL_AGE_SECONDS = 3.0

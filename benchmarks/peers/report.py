@@ -68,7 +68,7 @@ def _case_table(name: str, cells: Mapping[str, Cell]) -> str:
     ours = cells.get(OURS)
     rows = [_full(cells[one], one, ours) for one in SYSTEM_TITLES if one in cells]
     title = CASE_TITLES[name]
-    chart = f"![rows a second, {title}](results/peers-{name}.svg)"
+    chart = f"![rows a second, {title}](../../benchmarks/results/peers-{name}.svg)"
     return "\n".join([f"### {title[0].upper()}{title[1:]}", "", *head, *rows, "", chart])
 
 

@@ -19,7 +19,6 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
-    "benchmarks/README.md",
     "deploy/runbooks/*.md",
     "docs/*.md",
     "docs/*/*.md",

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.family import command_line, descendants
-from benchmarks.harness import environment, say
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.support.family import command_line, descendants
 from tests.support.helpers import eventually
+from tests.support.results import environment, say
 from tests.support.spark.driver import BUG_PHRASE, Query, SparkDriver, joined
 from tests.support.spark.fixtures import replicas
 from tests.support.spark.oracle import Load, assert_exactly_once

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.foresight.judge import Started
-from benchmarks.foresight.play import Order, can_compile, start_clients
 from discovery.core.policy import Policy
 from discovery.core.prediction.clients import ClientKind
 from discovery.doctor.diagnose import Diagnosis, diagnose
@@ -19,6 +17,8 @@ from discovery.doctor.examine import examine
 from discovery.doctor.inputs import described
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from tests.chaos.prediction.judge import Started
+from tests.chaos.prediction.play import Order, can_compile, start_clients
 from tests.support.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
 from tests.support.helpers import eventually
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_service import Scene, play
-from benchmarks.seeds import BrokenPromiseError
-from benchmarks.soak_service import BROKERS
+from tests.chaos.seeds import BrokenPromiseError
+from tests.chaos.service.rounds import Scene, play
+from tests.chaos.service.soak import BROKERS
 from tests.support.fakes.mock_cluster import MockCluster
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_joint import Stage
-from benchmarks.joint.scene import Scene
-from benchmarks.soak_joint import sample
 from discovery.localkafka.cluster import LocalKafka
+from tests.chaos.joint.rounds import Stage
+from tests.chaos.joint.scene import Scene
+from tests.chaos.joint.soak import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

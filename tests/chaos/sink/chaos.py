@@ -56,7 +56,7 @@ class Kept:
 
     def add(self, result: Result) -> None:
         """Print it and keep it."""
-        print(line(result), flush=True)  # noqa: T201 - progress
+        print(line(result), flush=True)
         self.results.append(result)
         if self._file is not None:
             with self._file.open("a") as file:
@@ -70,7 +70,7 @@ def result_of(raw: dict[str, Any]) -> Result:
 
 
 def _tell(result: Result) -> None:
-    print(line(result), flush=True)  # noqa: T201 - progress
+    print(line(result), flush=True)
 
 
 def run_seeds(
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
                 until=until,
                 tell=kept.add,
             )
-    print(table(kept.results))  # noqa: T201 - the point
+    print(table(kept.results))
     return int(any(not result.sound for result in kept.results))
 
 

@@ -95,7 +95,7 @@ class MarkerError(ValueError):
 
 def pages() -> tuple[Path, ...]:
     """Return every page a reader may open, from the root."""
-    fixed = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")
+    fixed = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
     found = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy/runbooks").glob("*.md")]
     return (*map(Path, fixed), *sorted(path.relative_to(ROOT) for path in found))
 

@@ -10,7 +10,7 @@ from benchmarks.peers.reported import java_cause, short, spark_cause
 from benchmarks.peers.rows import FOREIGN, Row, longest_gap, measure, parse_rows, timeline
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.words import CASE_TITLES, SYSTEM_TITLES
-from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, PEERS_PAGE, RESULT, put
+from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, PEERS_PAGE, put
 
 
 def row(partition: int, offset: int, at: float, mark: str = "a") -> Row:
@@ -162,7 +162,7 @@ def test_given_the_kept_cells_when_the_page_of_peers_is_made_then_its_table_is_t
     shown = PEERS_PAGE.read_text().split(PEERS_BEGIN)[1].split(PEERS_END)[0].strip()
     assert shown == short_table(result)
     for name, drawn in charts(result).items():
-        assert (RESULT.parent / name).read_text() == drawn
+        assert (PEERS.parent / name).read_text() == drawn
 
 
 def test_given_the_kept_cells_when_rendered_then_no_unknown_case_or_system_is_left_out() -> None:

@@ -1,10 +1,10 @@
 import json
 
-from benchmarks.report import BEGIN, END, PAGE, PEERS, README, RESULT, THROUGHPUT, figures, page, sections
+from benchmarks.report import BEGIN, END, PEERS, README, THROUGHPUT, figures, made
 
 
 def test_given_the_committed_results_when_the_pages_are_made_then_the_committed_ones_are_the_same() -> None:
-    assert PAGE.read_text() == page(json.loads(RESULT.read_text())) + sections()
+    assert {page: page.read_text() for page in made()} == made()
     shown = README.read_text().split(BEGIN)[1].split(END)[0].strip()
     assert shown == figures(json.loads(PEERS.read_text()), json.loads(THROUGHPUT.read_text()))
 

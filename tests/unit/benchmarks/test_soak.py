@@ -1,7 +1,7 @@
 import os
 
-from benchmarks.family import command_line, cpu_seconds, descendants, descriptors, resident_mib, threads
 from benchmarks.soak import growth, peak, section
+from tests.support.family import command_line, cpu_seconds, descendants, descriptors, resident_mib, threads
 
 
 def test_given_samples_when_compared_then_growth_is_the_last_third_over_the_middle_one() -> None:

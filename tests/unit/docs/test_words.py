@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 WHERE = (
     "discovery", "spark_jobs", "pyspark_kafka_discovery", "deploy", "docs", "tests", "benchmarks",
     "README.md", "Makefile",
-    ":!docs/decisions", ":!benchmarks/results", ":!tests/unit/docs/test_words.py",
+    ":!docs/decisions", ":!benchmarks/results", ":!tests/chaos/results", ":!tests/unit/docs/test_words.py",
 )  # fmt: skip
 REFUSED = {
     r"anew": "recreated, again",

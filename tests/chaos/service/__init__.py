@@ -1,0 +1,1 @@
+"""Seeds of faults, and an hour of them, against the service alone: no JVM."""

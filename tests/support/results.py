@@ -1,0 +1,68 @@
+"""Results of long runs, one format and one renderer for benchmarks and chaos: a JSON file, and a page made of it."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "figures"
+OUTPUT = Path("build/bench")
+
+
+def say(text: str) -> None:
+    """Tell the person who waits."""
+    print(f"  {text}", flush=True)
+
+
+def environment() -> dict[str, Any]:
+    """Return what the figures were taken on, and by which command on which commit."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return {
+        "commit": commit.stdout.strip(),
+        "command": " ".join(sys.orig_argv[1:]),
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "java": java[0] if java else "",
+        "cores": os.cpu_count(),
+        "load_average_at_start": round(os.getloadavg()[0], 1),
+        **{name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow")},
+    }
+
+
+def kept_result(name: str) -> dict[str, Any]:
+    """Return what earlier runs wrote to `build/bench/<name>.json`: cases take minutes, so runs fill one file."""
+    path = OUTPUT / f"{name}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_result(name: str, result: dict[str, Any]) -> Path:
+    """Write `build/bench/<name>.json`."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    path = OUTPUT / f"{name}.json"
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    return path
+
+
+def page_of(path: Path, section: Callable[[dict[str, Any]], str], command: str) -> str:
+    """Return a page: what the section says of a kept result, what is true of that run alone, what it ran on.
+
+    Args:
+        path: The result, JSON.
+        section: Makes Markdown of it; its first line is the heading.
+        command: What writes the page again.
+    """
+    result = json.loads(path.read_text())
+    taken = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    heading, _, text = section(result).lstrip("#").strip().partition("\n")
+    remarks = "\n".join(result.get("remarks", ()))
+    mark = f"<!-- Written by `python -m {command}`; do not edit. -->"
+    parts = (f"# {heading}", mark, text.strip().replace("\n### ", "\n## "), remarks, f"Environment: {taken}.")
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,55 @@
+"""How predictions are drawn and judged, without brokers."""
+
+from discovery.core.prediction.clients import ClientKind
+from discovery.core.prediction.forecast import Forecast, Start
+from discovery.core.prediction.removal import judge
+from tests.chaos.prediction.judge import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
+from tests.chaos.prediction.removals import TOPICS, draw_removals, foreseen
+from tests.chaos.prediction.scenarios import MOST_LIVING, VERSIONS, draw
+from tests.unit.core.test_removal import facts, ids, partition, topic
+
+SURE = Forecast(starts=(Start(probability=1.0, seconds=8, failed=True),))
+EVEN = Forecast(
+    starts=(Start(probability=0.5, seconds=8, failed=True), Start(probability=0.5, seconds=0, failed=False))
+)
+
+
+def test_given_a_sure_prediction_when_one_start_differs_then_it_is_wrong() -> None:
+    failed, ok = Started(ok=False, seconds=8, error="x"), Started(ok=True, seconds=8)
+    assert judge_starts("n", "w", SURE, [failed] * 4).outcome_right
+    assert not judge_starts("n", "w", SURE, [failed] * 3 + [ok]).outcome_right
+    assert judge_starts("n", "w", SURE, [failed]).error == "x"
+    assert (starts_needed(SURE, sure=4, unsure=40), starts_needed(EVEN, sure=4, unsure=40)) == (4, 40)
+    assert is_sure(SURE)
+    assert not is_sure(EVEN)
+
+
+def test_given_an_even_chance_when_counted_then_only_what_it_hardly_brings_is_wrong() -> None:
+    assert [likely(0.5, 40, hits) for hits in (0, 8, 20, 32, 40)] == [False, False, True, False, False]
+    assert [likely(0.02, 40, hits) for hits in (0, 3, 8)] == [True, True, False]
+
+
+def test_given_times_when_judged_then_a_factor_of_one_and_a_half_is_the_limit() -> None:
+    for seconds, right in ((8, True), (11.9, True), (12.1, False), (5.4, True), (5.2, False)):
+        assert judge_starts("n", "w", SURE, [Started(ok=False, seconds=seconds)]).time_right is right
+
+
+def test_given_times_that_differ_when_few_starts_are_counted_then_chance_alone_may_miss_the_factor() -> None:
+    assert missed_by_chance(SURE, 4) == 0
+    assert 0.4 < missed_by_chance(EVEN, 4) < 0.42
+    assert missed_by_chance(EVEN, 400) < 0.001
+
+
+def test_given_a_seed_when_drawn_then_it_is_the_same_and_covers_versions_kinds_and_sizes() -> None:
+    drawn = draw(60, seed=1)
+    assert drawn == draw(60, seed=1)
+    assert len({one.name for one in drawn}) == 60
+    assert {one.version for one in drawn} == set(VERSIONS)
+    assert {one.kind for one in drawn} == set(ClientKind)
+    assert all(2 <= one.living + sum(one.dead.values()) <= 12 for one in drawn)
+    assert [len(leaving) for leaving in draw_removals(MOST_LIVING, 3, seed=1)] == [1, 2, 3]
+
+
+def test_given_findings_when_foreseen_then_uses_are_named() -> None:
+    found = judge(facts(topic(partition(0, [4]), name=next(iter(TOPICS)))), ids(4), temporary=True)  # type: ignore[arg-type]
+    assert foreseen(found) == ("consumer rf1", "producer rf1")
