@@ -129,10 +129,10 @@ ALERTS = (
         severity="warning",
         for_seconds=60,
         condition=f"{P}consumer_acked_generation\n  < on (cluster, job, instance) group_left ()\n"
-        f"({P}snapshot_generation offset <240s>)",
+        f"({P}snapshot_generation offset <240s>)\nor\nmin_over_time({P}consumer_fallback[<240s>]) == 1",
         summary="Consumer {{ $labels.consumer }} does not apply what is discovered.",
         description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.cluster }} that is minutes"
-        " old: it still plans with generation {{ $value }}.",
+        " old, or reports that it cannot use this service's views and runs an embedded loop in their place.",
     ),
     Alert(
         name="DiscoveryAuthFailing",

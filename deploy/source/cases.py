@@ -54,6 +54,7 @@ _WRONG = _m("brokers", condition="rejected")
 _HELD = _m("shrink_blocked_total", reason="brokers")
 _FOREIGN = _m("metadata_disagreement_total", kind="cluster_id")
 _ACKED = _m("consumer_acked_generation", consumer="dau")
+_FALLBACK = _m("consumer_fallback", consumer="dau")
 _LOGIN = _m("broker_attempts_total", broker="b1:9092", result="auth_failed")
 _TLS = _m("cycles_total", outcome="tls")
 _RELOAD = 'kafka_discovery_config_reload_success{instance="driver:9464",job="kafka-discovery"}'
@@ -105,6 +106,9 @@ _ALL = (
     .quiet("it was long ago", {_FOREIGN: "0+0x3 1+0x60", _REJECTING: "0+0x60"}, 40),
     _Of("DiscoveryConsumerLagging")
     .fires("a consumer that stands", {_VIEWS: "3+0x2 4+0x20", _ACKED: "3+0x22"}, 9, {**US, "consumer": "dau"})
+    .fires("a consumer that has fallen back", {_VIEWS: "3+0x22", _ACKED: "3+0x22", _FALLBACK: "0 1+0x20"}, 9,
+           {**US, "consumer": "dau"})
+    .quiet("a restart of the service", {_FALLBACK: "0+0x4 1+0x2 0+0x20"}, 20)
     .quiet("a busy cluster: always one behind, never the same one", {_VIEWS: "3+1x30", _ACKED: "2+1x30"}, 20)
     .quiet("it has applied everything", {_VIEWS: "3+0x2 4+0x20", _ACKED: "3+0x2 4+0x20"}, 20)
     .quiet("a consumer that has left", {_VIEWS: "3+0x2 4+0x20", _ACKED: "3+0x2 stale"}, 20)

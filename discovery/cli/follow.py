@@ -17,10 +17,11 @@ from rich.text import Text
 
 from discovery.config.flags import AsJson, together
 from discovery.config.logs import configure_logging
+from discovery.config.service_files import ServiceFiles
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.model import Verdict, parse_bootstrap_servers
 from discovery.feed.base import FeedView, Interest, verdicts
-from discovery.feed.service_client import ServiceClient, ServiceSilentError, read_token
+from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.feed.wire import Position, decode_position, decode_view, report_document
 
 _WAIT_SECONDS = 1.0
@@ -30,18 +31,43 @@ Url = Annotated[str, typer.Option("--url", help="The service to ask.")]
 Servers = Annotated[str | None, typer.Option("--bootstrap", help="Ask these brokers instead: host:port,host:port.")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="The cluster's name at the service.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the service's token.")]
+CaFile = Annotated[Path | None, typer.Option("--ca-file", help="PEM file with the authorities of the service.")]
+CertificateFile = Annotated[
+    Path | None, typer.Option("--certificate-file", help="PEM file with a certificate to log in to the service.")
+]
+KeyFile = Annotated[Path | None, typer.Option("--key-file", help="Its key; in the certificate's file if left out.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 _URL = "http://127.0.0.1:9463"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Whom to ask."""
+class Service:
+    """Which service to ask, and how to log in to it."""
 
     url: Url = _URL
-    servers: Servers = None
     cluster: ClusterName = "default"
     token_file: TokenFile = None
+    ca_file: CaFile = None
+    certificate_file: CertificateFile = None
+    key_file: KeyFile = None
+
+    def client(self) -> ServiceClient:
+        """Make its client; reads the files.
+
+        Raises:
+            ConfigError: the address is none, or a file cannot be read.
+        """
+        files = ServiceFiles(
+            token=self.token_file, ca=self.ca_file, certificate=self.certificate_file, key=self.key_file
+        )
+        return ServiceClient.of(self.url, cluster=self.cluster, files=files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Service):
+    """Whom to ask: a service, or brokers."""
+
+    servers: Servers = None
 
 
 @together(Source)
@@ -80,9 +106,7 @@ def watch(source: Source) -> None:
 def _views(source: Source) -> Iterator[Iterator[FeedView]]:
     """Yield an endless sequence of views, at least one a second."""
     if source.servers is None:
-        token = read_token(source.token_file) if source.token_file else None
-        client = ServiceClient(source.url, cluster=source.cluster, token=token)
-        with contextlib.closing(client):
+        with contextlib.closing(source.client()) as client:
             yield _of_service(client)
         return
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415 - librdkafka is not needed to ask a service

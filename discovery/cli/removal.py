@@ -9,22 +9,24 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from discovery.cli.follow import ClusterName, TokenFile, Url
-from discovery.config.flags import AsJson
+from discovery.cli.follow import Service
+from discovery.config.flags import AsJson, together
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.core.model import BrokerId, Verdict
 from discovery.core.policy import Policy
 from discovery.core.prediction.removal import RemovalFacts, judge, parse_broker_ids, verify
 from discovery.core.prediction.removal_report import plan_text, removal_document, text_lines
 from discovery.doctor.inputs import described
-from discovery.feed.service_client import ServiceClient, ServiceSilentError, read_token
+from discovery.feed.service_client import ServiceSilentError
 
 EXIT = {"safe": 0, "not": 1, "unknown": 4}
-_URL = "http://127.0.0.1:9463"
 _STYLES = {"✗": "bold red", "!": "yellow", "?": "yellow", "✓": "bold green", "·": "", "→": "cyan"}
 
 
-def removal(  # noqa: PLR0917 - typer's options
+@together(Service)
+def removal(
+    service: Service,
+    *,
     brokers: Annotated[str, typer.Option("--brokers", help="The ids in question: 9,10,11,12.")],
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap", help="Ask this cluster instead of a service; checks this list too.")
@@ -32,14 +34,10 @@ def removal(  # noqa: PLR0917 - typer's options
     properties: Annotated[
         Path | None, typer.Option("--properties", help="Java properties: how to log in, with --bootstrap.")
     ] = None,
-    url: Url = _URL,
-    cluster: ClusterName = "default",
-    token_file: TokenFile = None,
     timeout: Annotated[float, typer.Option("--timeout", min=1, max=60, help="Seconds Kafka may take.")] = 10.0,
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Write where replicas should go, for kafka-reassign-partitions.")
     ] = None,
-    *,
     temporary: Annotated[
         bool, typer.Option("--temporary", help="They come back: fewer copies meanwhile will do.")
     ] = False,
@@ -55,7 +53,7 @@ def removal(  # noqa: PLR0917 - typer's options
             "--temporary and --verify contradict each other: a removal that is temporary is never complete"
         )
     if bootstrap is None and properties is None:
-        document = _of_service(url, cluster, token_file, brokers, timeout, temporary=temporary, verifies=verify_done)
+        document = _of_service(service, brokers, timeout, temporary=temporary, verifies=verify_done)
     else:
         facts = _surveyed(bootstrap, properties, leaving, timeout)
         found = verify(facts, leaving) if verify_done else judge(facts, leaving, temporary=temporary)
@@ -70,10 +68,8 @@ def removal(  # noqa: PLR0917 - typer's options
     raise typer.Exit(EXIT[document["verdict"]])
 
 
-def _of_service(
-    url: str, cluster: str, token_file: Path | None, brokers: str, timeout: float, *, temporary: bool, verifies: bool
-) -> dict[str, Any]:
-    client = ServiceClient(url, cluster=cluster, token=read_token(token_file) if token_file else None)
+def _of_service(service: Service, brokers: str, timeout: float, *, temporary: bool, verifies: bool) -> dict[str, Any]:
+    client = service.client()
     try:
         return client.removal(brokers, temporary=temporary, verify=verifies, timeout_seconds=timeout)
     except (ServiceSilentError, KafkaUnreachableError) as error:

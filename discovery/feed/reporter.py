@@ -18,6 +18,7 @@ from discovery.feed.wire import nested
 
 _REPORT_SECONDS = 2.0
 _RETRY_SECONDS = 0.25
+_LONGEST = 200
 _OWNER_SECONDS = 15.0
 """How long a start waits for the last holder of its id to be forgotten."""
 _log = structlog.get_logger("discovery.feed")
@@ -34,6 +35,7 @@ class Reporter:
         isolation: Isolation,
         bootstrap: Sequence[BrokerAddress],
         parked: Callable[[], Mapping[TopicPartition, str]],
+        fallback: Callable[[], str],
         stopping: threading.Event,
         clock: Clock,
     ) -> None:
@@ -45,6 +47,7 @@ class Reporter:
             isolation: What the reader sees of open transactions.
             bootstrap: The reader's own list.
             parked: Tells the reader's parked partitions, each with its reason.
+            fallback: Returns why the reader does not follow the service now; empty while it does.
             stopping: Ends `run` and all waiting.
             clock: For the deadline of a claim.
         """
@@ -58,6 +61,7 @@ class Reporter:
         self._isolation = isolation
         self._bootstrap = tuple(bootstrap)
         self._parked = parked
+        self._fallback = fallback
         self._stopping = stopping
         self._clock = clock
         self._due = threading.Event()
@@ -143,6 +147,7 @@ class Reporter:
             "isolation_level": self._isolation.value,
             "positions": nested(self.positions),
             "parked": nested(self._parked()),
+            "fallback": self._fallback()[:_LONGEST],
             "bootstrap_servers": [str(address) for address in self._bootstrap],
             **self._acked,
         }

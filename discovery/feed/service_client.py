@@ -1,15 +1,16 @@
 """The HTTP side of a followed service: every call with a hard limit, every failure one kind of error."""
 
 import json
+import ssl
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
 from discovery.config.hosts import is_loopback
+from discovery.config.service_files import ServiceFiles
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.feed.wire import Position
 
@@ -17,18 +18,6 @@ AGE_HEADER = "Kafka-Discovery-Age-Seconds"
 _CONNECT_SECONDS = 1.0
 _CONFLICT, _UNAVAILABLE, _UNAUTHORIZED = 409, 503, 401
 _MAX_BYTES = 256 * 1024 * 1024
-
-
-def read_token(path: Path) -> str:
-    """Return the token in a file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"discoveryTokenFile: {path} cannot be read: {error}") from error
 
 
 class ServiceSilentError(DiscoveryError):
@@ -42,13 +31,28 @@ class ConsumerIdTakenError(DiscoveryError):
 class ServiceClient:
     """Asks one service about one cluster. Thread-safe; the constructor does no I/O."""
 
-    def __init__(self, url: str, *, cluster: str = "default", token: str | None = None) -> None:
+    @classmethod
+    def of(cls, url: str, *, cluster: str = "default", files: ServiceFiles) -> "ServiceClient":
+        """Make one from the files that name trust and login.
+
+        Raises:
+            ConfigError: the address is none, or a file cannot be read.
+
+        Runs: anywhere; reads the files.
+        """
+        tls = files.tls() if url.lower().startswith("https:") else None
+        return cls(url, cluster=cluster, token=files.read_token(), tls=tls)
+
+    def __init__(
+        self, url: str, *, cluster: str = "default", token: str | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Remember where.
 
         Args:
             url: `http://host:port` or `https://…`, with nothing behind it.
             cluster: Its name there.
             token: What a service beyond loopback asks for.
+            tls: How to verify it and to log in by certificate; None: public authorities alone, and without.
 
         Raises:
             ConfigError: the address is none.
@@ -67,7 +71,13 @@ class ServiceClient:
         self.url = str(parsed).rstrip("/")
         self._scope = f"/v1/clusters/{_quoted(cluster)}"
         # Proxies of the environment are not for an address the user gave for this purpose.
-        self._http = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=_CONNECT_SECONDS)
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            trust_env=False,
+            timeout=_CONNECT_SECONDS,
+            verify=True if tls is None else tls,
+        )
 
     def follow(
         self,
@@ -202,7 +212,9 @@ class ServiceClient:
                     if time.monotonic() > deadline or len(read) > _MAX_BYTES:
                         raise ServiceSilentError(f"{self.url} did not end its answer in time")
         except httpx.HTTPError as error:
-            raise ServiceSilentError(f"{self.url} does not answer: {type(error).__name__}: {error}") from error
+            remedy = "; set discoveryCaFile (--ca-file)" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+            text = f"{self.url} does not answer: {type(error).__name__}: {error}{remedy}"
+            raise ServiceSilentError(text) from error
         whole = httpx.Response(response.status_code, headers=response.headers, content=bytes(read))
         self._judge(whole)
         return whole

@@ -82,6 +82,7 @@ class SidecarFeed:
             isolation=interest.isolation,
             bootstrap=self._bootstrap,
             parked=self._parked,
+            fallback=lambda: self.fallback,
             stopping=self._stopping,
             clock=self._clock,
         )
@@ -104,6 +105,11 @@ class SidecarFeed:
     def mode(self) -> Mode:
         """Whose view is shown now."""
         return self._mode
+
+    @property
+    def fallback(self) -> str:
+        """Why the embedded loop leads in the service's place; empty while it does not."""
+        return self._complaint or "the service has only just come back" if self._mode is Mode.OWN_LOOP else ""
 
     def start(self) -> None:
         """See `PartitionFeed.start`. Waits up to 15 s for the last holder of a named source to be forgotten."""
@@ -390,6 +396,8 @@ class SidecarFeed:
             view = replace(view, age_seconds=now - self._fresh_at)
         else:
             view = with_carried(view, self._view, wall=self._clock.wall())
+            why = self._complaint or "it is old"
+            view = replace(view, sentence=f"embedded loop in place of {self._client.url} ({why}): {view.sentence}")
         if mode is not self._mode:
             _log.info("view_shown", of=mode.value, service=self._client.url, generation=view.generation)
         self._put(view, mode, now)

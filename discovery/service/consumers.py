@@ -43,6 +43,8 @@ class Consumer:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     parked: Mapping[TopicPartition, str] = field(default_factory=dict)
     bootstrap_servers: tuple[BrokerAddress, ...] = ()
+    fallback: str = ""
+    """Why its embedded loop leads in this service's place; empty while it follows."""
 
     @property
     def entries(self) -> int:
@@ -128,7 +130,7 @@ def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> 
     if not isinstance(raw, dict):
         raise BadReportError('the body must be a JSON object like {"instance": "…", "acked_generation": 3}')
     known = {"instance", "cluster", "kind", "acked_generation", "positions", "parked", "bootstrap_servers"}
-    known |= {"isolation_level", "replaces"}
+    known |= {"isolation_level", "replaces", "fallback"}
     unknown = sorted(set(raw) - known)
     if unknown:
         raise BadReportError(f"{unknown[0]}: unknown field; known are {', '.join(sorted(known))}")
@@ -147,6 +149,7 @@ def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> 
         positions={tp: _number(f"positions.{tp}", value) for tp, value in _by_partition(raw, "positions").items()},
         parked={tp: str(value)[:_LONGEST] for tp, value in _by_partition(raw, "parked").items()},
         bootstrap_servers=_addresses(raw.get("bootstrap_servers", [])),
+        fallback=_text(raw, "fallback", ""),
     )
 
 

@@ -60,6 +60,7 @@ FAMILIES = by_name(
     Family("state_write_failures", "counter", (), "Views that could not be written to the state folder."),
     Family("consumer_acked_generation", "gauge", ("consumer",), "The newest generation a consumer said it applied."),
     Family("consumer_lag_records", "gauge", ("consumer",), "Records between a consumer's positions and the ends."),
+    Family("consumer_fallback", "gauge", ("consumer",), "1 while a consumer's embedded loop leads in our place."),
     Family("consumer_parked_partitions", "gauge", ("consumer",), "Partitions a consumer leaves out for now."),
     Family(
         "consumer_bad_bootstrap_servers",
@@ -233,6 +234,7 @@ class _Scrape:
             said = consumer_document(consumer, self._view, now=now)
             self._add("consumer_acked_generation", consumer.acked_generation, consumer.id)
             self._add("consumer_lag_records", said["lag"], consumer.id)
+            self._add("consumer_fallback", bool(consumer.fallback), consumer.id)
             self._add("consumer_parked_partitions", len(consumer.parked), consumer.id)
             self._add("consumer_bad_bootstrap_servers", len(said["bad_bootstrap_servers"]), consumer.id)
 

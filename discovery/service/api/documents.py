@@ -1,6 +1,7 @@
 """What the API says, as plain values made from one moment of one loop."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from discovery.core.model import BrokerAddress, TopicMetadata, TopicName, Verdict
@@ -85,7 +86,7 @@ def topic_document(cluster: Cluster, shown: Shown, name: TopicName) -> dict[str,
     }
 
 
-def status_document(cluster: Cluster, shown: Shown | None, consumers: int) -> dict[str, Any]:
+def status_document(cluster: Cluster, shown: Shown | None, consumers: Sequence[Consumer]) -> dict[str, Any]:
     """Return how a cluster is doing, in numbers and one sentence."""
     view = shown.view if shown else None
     vitals = cluster.vitals()
@@ -104,7 +105,8 @@ def status_document(cluster: Cluster, shown: Shown | None, consumers: int) -> di
         "partitions": len(view.partitions) if view else 0,
         "parked": sum(one.parked_reason is not None for one in view.partitions.values()) if view else 0,
         "missing_topics": list(view.missing_topics) if view else [],
-        "consumers": consumers,
+        "consumers": len(consumers),
+        "fallen_back": [consumer.id for consumer in consumers if consumer.fallback],
         "loop": {
             "idle_seconds": vitals.idle_seconds,
             "stuck_calls": vitals.stuck_calls,
@@ -131,6 +133,7 @@ def consumer_document(consumer: Consumer, view: FeedView | None, *, now: float) 
         "kind": consumer.kind,
         "acked_generation": consumer.acked_generation,
         "behind": consumer.is_behind(view.generation if view else 0),
+        "fallback": consumer.fallback,
         "heard_seconds_ago": round(now - consumer.heard_at, 3),
         "bootstrap_servers": [str(address) for address in consumer.bootstrap_servers],
         "bad_bootstrap_servers": bad_addresses(consumer, view),

@@ -242,7 +242,7 @@ class Api:
 
     def _status(self, hub: Hub) -> dict[str, Any]:
         now = self._service.clock.monotonic()
-        return status_document(hub.cluster, hub.shown(), len(self._service.registry.all(now, hub.cluster.name)))
+        return status_document(hub.cluster, hub.shown(), self._service.registry.all(now, hub.cluster.name))
 
     def _view(self, cluster: str) -> Any:
         hub = self._service.hubs.get(cluster)

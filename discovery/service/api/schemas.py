@@ -134,6 +134,7 @@ STATUS = _object(
     parked=_COUNT,
     missing_topics=_list(_TEXT),
     consumers=_COUNT,
+    fallen_back=_list({**_TEXT, "description": "Consumers whose embedded loop leads in this service's place."}),
     loop=_object(
         idle_seconds=_maybe({"type": "number"}),
         stuck_calls=_COUNT,
@@ -174,6 +175,7 @@ _REPORTED = {
     "positions": _BY_PARTITION,
     "parked": _map(_map(_TEXT)),
     "bootstrap_servers": _list(_TEXT),
+    "fallback": {**_TEXT, "maxLength": 200, "description": "Why its embedded loop leads; empty while it follows."},
 }
 REPORT = _without_need(_object(**_REPORTED), *_REPORTED)
 CONSUMER = _object(
@@ -183,6 +185,7 @@ CONSUMER = _object(
     kind=_TEXT,
     acked_generation=_COUNT,
     behind={**_FLAG, "description": "Something was discovered that it has not applied."},
+    fallback={**_TEXT, "description": "Why its embedded loop leads in this service's place; empty while it follows."},
     heard_seconds_ago={"type": "number"},
     bootstrap_servers=_list(_TEXT),
     bad_bootstrap_servers=_map({**_TEXT, "description": "Why the address it lists will not serve it."}),

@@ -90,7 +90,7 @@ def _living_brokers(options: SinkOptions, *, name: str | None) -> tuple[BrokerAd
         cluster_id=None if options.cluster_id is None else ClusterId(options.cluster_id),
         discovery_url=options.discovery_url,
         discovery_cluster=options.discovery_cluster,
-        discovery_token_file=options.discovery_token_file,
+        discovery_files=options.discovery_files,
     )
     feed = chosen_feed(source)
     try:

@@ -3,12 +3,13 @@
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.core.model import BrokerAddress, TopicName, parse_bootstrap_servers
@@ -42,7 +43,7 @@ KNOWN = (
     "markerTopic",
     "discoveryUrl",
     "discoveryCluster",
-    "discoveryTokenFile",
+    *SERVICE_FILES,
     "clusterId",
     "stateDir",
 )
@@ -91,7 +92,7 @@ class SinkOptions:
     marker_topic: TopicName = SINK_LEDGER_TOPIC
     discovery_url: str | None = None
     discovery_cluster: str = "default"
-    discovery_token_file: Path | None = None
+    discovery_files: ServiceFiles = field(default_factory=ServiceFiles)
     cluster_id: str | None = None
     state_dir: Path | None = None
     foreach_batch: tuple[int, str] | None = None
@@ -170,7 +171,7 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         marker_topic=_topic(given, "markerTopic") or SINK_LEDGER_TOPIC,
         discovery_url=_url(given),
         discovery_cluster=given.get("discoveryCluster", "default"),
-        discovery_token_file=_path(given, "discoveryTokenFile"),
+        discovery_files=service_files(given),
         cluster_id=given.get("clusterId"),
         state_dir=_path(given, "stateDir"),
         foreach_batch=of_stream,

@@ -83,6 +83,9 @@ ROWS = (
     Row("discoveryUrl", "an own loop", "A `kafka-discovery serve` that vets the brokers.", (_SERVICE, _MISTAKES)),
     Row("discoveryCluster", "`default`", "The cluster's name at that service.", (_SERVICE, _LEAST)),
     Row("discoveryTokenFile", "no token", "File with the token that a service beyond loopback asks for.", (_LEAST,)),
+    Row("discoveryCaFile", "as in the source", "PEM file with the authorities of the service.", (_LEAST,)),
+    Row("discoveryCertificateFile", "none", "PEM file with a certificate to log in to the service by.", (_LEAST,)),
+    Row("discoveryKeyFile", "the certificate's file", "PEM file with its key.", (_LEAST,)),
     Row("clusterId", "found by vote", "The right cluster; addresses that lead elsewhere are rejected.", (_LEAST,)),
     Row(
         "stateDir",

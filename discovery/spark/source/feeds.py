@@ -39,9 +39,9 @@ def chosen_feed(options: SourceOptions) -> SourceFeed:
     """Build the feed that the options ask for: one that follows a service, or an own loop.
 
     Raises:
-        ConfigError: the service's address is none, or its token cannot be read.
+        ConfigError: the service's address is none, or a file with its token or certificates cannot be read.
 
-    Runs: Spark's driver-side source runner; reads the token file, no other I/O.
+    Runs: Spark's driver-side source runner; reads those files, no other I/O.
     """
     return embedded_feed(options) if options.discovery_url is None else service_feed(options, options.discovery_url)
 
@@ -51,13 +51,12 @@ def service_feed(options: SourceOptions, url: str) -> SourceFeed:
     _import_structlog()
     from discovery.config.logs import configure_logging  # noqa: PLC0415 - as below
     from discovery.feed.choice import Limits  # noqa: PLC0415 - as below
-    from discovery.feed.service_client import ServiceClient, read_token  # noqa: PLC0415 - as below
+    from discovery.feed.service_client import ServiceClient  # noqa: PLC0415 - as below
     from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
 
     configure_logging(as_json=False)
-    token = read_token(options.discovery_token_file) if options.discovery_token_file is not None else None
     return SidecarFeed(
-        ServiceClient(url, cluster=options.discovery_cluster, token=token),
+        ServiceClient.of(url, cluster=options.discovery_cluster, files=options.discovery_files),
         bootstrap=options.bootstrap,
         interest=options.interest,
         own_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from discovery.config.client.options import map_client_options
+from discovery.config.service_files import SERVICE_FILES
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, Isolation
 from discovery.kafka.settings import client_properties
@@ -64,7 +65,7 @@ _EVERY = {
     "cutLedgerTopic": "cuts", "stallTimeout": "2m", "coordinatorHost": "h", "coordinatorPort": "9",
 }  # fmt: skip
 """Every option of ours beside `subscribe`, but those of a service, which a file of addresses excludes."""
-_OF_A_SERVICE = {"discoveryUrl", "discoveryCluster", "discoveryTokenFile", "discoveryMaxAge"}
+_OF_A_SERVICE = {"discoveryUrl", "discoveryCluster", "discoveryMaxAge", *SERVICE_FILES}
 
 
 class _Asked(Exception):  # noqa: N818 - ends the construction of a client: what it was to get is known
@@ -277,8 +278,12 @@ def test_given_a_service_address_that_is_none_when_parsed_then_the_error_shows_o
 
 def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept() -> None:
     given = {"discoveryUrl": "http://h:1/", "discoveryCluster": "main", "discoveryTokenFile": "/run/token"}
+    given |= {"discoveryCaFile": "/ca", "discoveryCertificateFile": "/crt", "discoveryKeyFile": "/key"}
     given |= {"discoveryMaxAge": "1 minute"}
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t", **given})
     assert (options.discovery_url, options.discovery_cluster) == ("http://h:1", "main")
-    assert str(options.discovery_token_file) == "/run/token"
+    files = options.discovery_files
+    assert [str(path) for path in (files.token, files.ca, files.certificate, files.key)] == [
+        "/run/token", "/ca", "/crt", "/key",
+    ]  # fmt: skip
     assert options.discovery_max_age_seconds == 60

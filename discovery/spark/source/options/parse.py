@@ -4,11 +4,12 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.feed.base import Interest
@@ -67,7 +68,7 @@ KNOWN = (
     "clusterId",
     "discoveryUrl",
     "discoveryCluster",
-    "discoveryTokenFile",
+    *SERVICE_FILES,
     "discoveryMaxAge",
     "groupIdPrefix",
     "clientRackVariable",
@@ -117,7 +118,7 @@ class SourceOptions:
     discovery_url: str | None = None
     """A service to follow; None: an own loop."""
     discovery_cluster: str = "default"
-    discovery_token_file: Path | None = None
+    discovery_files: ServiceFiles = field(default_factory=ServiceFiles)
     discovery_max_age_seconds: float = 10.0
     group_id_prefix: str = "spark-kafka-discovery"
     rack_variable: str | None = None
@@ -194,7 +195,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         cuts=parse_cut_options(given),
         discovery_url=_optional(given, "discoveryUrl", _url),
         discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
-        discovery_token_file=_optional(given, "discoveryTokenFile", _folder),
+        discovery_files=service_files(given),
         discovery_max_age_seconds=parse_duration(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),

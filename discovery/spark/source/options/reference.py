@@ -329,6 +329,36 @@ ROWS = (
         "new",
     ),
     Row(
+        "discoveryCaFile",
+        "SSL_CERT_FILE, SSL_CERT_DIR, public ones",
+        "PEM file with the authorities of the service, the only ones then trusted; read on the driver.",
+        (
+            "unit/source/test_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
+            "integration/test_service_tls.py::test_given_a_private_authority_when_a_reader_follows_then_the_service_leads_and_commands_answer",
+        ),
+        "new",
+    ),
+    Row(
+        "discoveryCertificateFile",
+        "none",
+        "PEM file with a certificate chain to log in by, where the service wants one.",
+        (
+            "unit/source/test_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
+            "integration/test_service_tls.py::test_given_a_private_authority_when_a_reader_follows_then_the_service_leads_and_commands_answer",
+        ),
+        "new",
+    ),
+    Row(
+        "discoveryKeyFile",
+        "the certificate's file",
+        "PEM file with its key, without a password.",
+        (
+            "unit/source/test_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
+            "integration/test_service_tls.py::test_given_a_private_authority_when_a_reader_follows_then_the_service_leads_and_commands_answer",
+        ),
+        "new",
+    ),
+    Row(
         "discoveryMaxAge",
         "10s",
         "How old what the service says may be; then an own loop looks, and leads while it sees more.",
