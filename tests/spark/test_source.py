@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.checkpoint.read import Writer, read_checkpoint
 from discovery.spark.checkpoint.verify import judge
+from discovery.spark.source.planning.offsets import to_json
 from tests.spark.conftest import ReadStream
 from tests.support.helpers import eventually, numbered, produce
 
@@ -92,6 +94,40 @@ def test_given_a_query_at_latest_when_partitions_are_added_then_theirs_come_from
         produce(kafka_cluster.bootstrap_servers, topic_name, *wanted[-10:], partition=partition)
     reading.wait_rows(40)
     assert reading.values() == sorted(wanted)
+
+
+def test_given_a_checkpoint_of_each_phase_when_restarted_then_it_holds_what_was_found(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
+) -> None:
+    options, topic = {"subscribePattern": f"{topic_name}-.*"}, f"{topic_name}-x"
+
+    def logged() -> Mapping[str, Mapping[str, int]]:
+        found = read_checkpoint(tmp_path / "checkpoint")
+        assert found.planned == found.done
+        assert found.done is not None
+        (source,) = found.done.sources
+        return to_json(source.offsets)
+
+    def run() -> tuple[list[str], Mapping[str, Mapping[str, int]]]:
+        """Read what is there; return the rows, and what the checkpoint says then."""
+        reading = read_stream(options, available_now=True)
+        reading.wait_end()
+        return reading.values(), logged()
+
+    reading = read_stream(options)
+    eventually(lambda: reading.query.status["message"].startswith("Waiting for"), 60, "a query without a topic")
+    eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30, "the first batch, an empty one")
+    reading.query.stop()
+    assert logged() == {}, "the first look is over, and nothing was there"
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster.bootstrap_servers, topic, *numbered(3))
+    assert run() == (numbered(3), {topic: {"0": 3}}), "so this topic is a later one: from its first record"
+    kafka_cluster.add_partitions(topic, 2)
+    assert run() == ([], {topic: {"0": 3}}), "found, and nothing to read"
+    produce(kafka_cluster.bootstrap_servers, topic, "added", partition=1)
+    produce(kafka_cluster.bootstrap_servers, topic, "more", partition=0)
+    assert run() == (["added", "more"], {topic: {"0": 4, "1": 1}})
+    assert run() == ([], {topic: {"0": 4, "1": 1}})
 
 
 def test_given_a_pattern_when_a_topic_appears_then_it_is_read_too(

@@ -252,7 +252,7 @@ CASES = (
         "A37",
         "snapshots before, between and after phases",
         (
-            _RESTART,
+            _SOURCE + "a_checkpoint_of_each_phase_when_restarted_then_it_holds_what_was_found",
             "spark/test_groups.py::test_given_a_new_query_at_latest_when_it_is_stopped_before_its_first_record_then_the_next_run_skips_nothing",
         ),
     ),
