@@ -103,8 +103,10 @@ build/tools/.ready:
 tools: build/tools/.ready ## promtool, Prometheus and Alertmanager from Debian, for the tests of tests/deploy
 
 .PHONY: generate
-generate: setup ## Write the rules, dashboards and manifests of deploy/ again from deploy/source
+generate: setup ## Write rules, dashboards and manifests of deploy/ and the pages of docs/reference again from the code
 	$(BIN)/python -m deploy.generate
+	@for page in configuration client_options source_options sink_options openapi; do $(BIN)/python -m docs.generate.$$page; done
+	$(BIN)/python -m tests.support.acceptance
 
 # A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest come
 # first; what is in no list belongs to test-kafka or test-source.

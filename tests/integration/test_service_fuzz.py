@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from discovery.localkafka.keeper.processes import resident_bytes
-from discovery.service.api import openapi
+from docs.generate import openapi
 from tests.support.service import ServiceProcess
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
@@ -32,7 +32,7 @@ BRIEF = "20ms"
 """What stands for every longer wait: the fuzzer is not here to wait."""
 NAMES = {"cluster": "main", "topic": "t0"}
 CHECKS = (status_code_conformance, content_type_conformance, response_schema_conformance)
-SCHEMA = schemathesis.openapi.from_dict(json.loads(openapi.text()))
+SCHEMA = schemathesis.openapi.from_dict(json.loads(openapi.page()))
 OPERATIONS = {one.label: one for found in SCHEMA.get_all_operations() if isinstance(found, Ok) and (one := found.ok())}
 
 

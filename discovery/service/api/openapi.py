@@ -1,20 +1,14 @@
-"""The description of the API, made from its routes. `python -m discovery.service.api.openapi` renews the file."""
+"""The description of the API, made from its routes."""
 
-import json
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from discovery import __version__
-from discovery.service.api.handlers import Api
-from discovery.service.api.operations import table
 from discovery.service.api.routes import Route
 from discovery.service.api.schemas import ERROR
-from discovery.service.service import Service
 
-FILE = Path("docs/reference/openapi.json")
 _ANY = (400, 401, 404, 421)
 _ANY_CHANGE = (403,)
 _ABOUT = (
@@ -42,13 +36,6 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "security": [{"token": []}, {}],
     }
-
-
-def text() -> str:
-    """Return the file's content."""
-    # The handlers are only named, never called: no service is needed to describe one.
-    routes = table(Api(cast("Service", None)))
-    return json.dumps(description(routes), indent=1, sort_keys=True) + "\n"
 
 
 def _operation(route: Route) -> dict[str, Any]:
@@ -88,7 +75,3 @@ def _response(route: Route, status: int) -> dict[str, Any]:
     elif status >= HTTPStatus.BAD_REQUEST:
         said["content"] = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return said
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from discovery.cli.app import app
-from discovery.config import reference
 from discovery.config.durations import seconds
 from discovery.config.layers import Where
 from discovery.config.provenance import Effective, load
 from discovery.core.errors import ConfigError
+from docs.generate import configuration as reference
 
 ONE = '[clusters.main]\nbootstrap_servers = ["b1:9092", "b2:9092"]\n'
 SECRET = "topsecret"  # noqa: S105 - the point
@@ -162,4 +162,4 @@ def test_given_a_duration_when_read_then_it_is_in_seconds(text: object, expected
 
 def test_given_the_settings_when_their_page_is_written_then_it_is_the_page_in_the_docs() -> None:
     written = reference.PAGE.read_text(encoding="utf-8")
-    assert written == reference.page(), "run python -m discovery.config.reference"
+    assert written == reference.page(), "run python -m docs.generate.configuration"

@@ -1,10 +1,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from discovery.config.client import reference as client_reference
-from discovery.spark.sink import reference as sink_reference
 from discovery.spark.source.options.parse import parse_options
-from discovery.spark.source.options.reference import ROWS, page
+from docs.generate import client_options as client_reference
+from docs.generate import sink_options as sink_reference
+from docs.generate.source_options import ROWS, page
 from tests.support.names import existing_tests
 
 ROOT = Path(__file__).parents[3]

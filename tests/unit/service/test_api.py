@@ -15,12 +15,12 @@ from openapi_spec_validator import validate
 
 from discovery.config.logs import set_level
 from discovery.service import consumers
-from discovery.service.api import openapi
 from discovery.service.workers import SingleFlight, Workers
+from docs.generate import openapi
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.support.fakes.service import Running, running, settings_of
 
-DESCRIPTION = json.loads(openapi.text())
+DESCRIPTION = json.loads(openapi.page())
 C = "/v1/clusters/main"
 Play = Callable[[Running, FakeCluster], Awaitable[None]]
 
@@ -76,7 +76,7 @@ def _fits(template: str, path: str) -> bool:
 
 def test_given_the_routes_when_described_then_it_is_sound_openapi_and_the_file_in_the_docs() -> None:
     validate(DESCRIPTION)
-    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run python -m discovery.service.api.openapi"
+    assert openapi.PAGE.read_text(encoding="utf-8") == openapi.page(), "run python -m docs.generate.openapi"
 
 
 def test_given_a_followed_cluster_when_asked_then_every_route_answers_as_described(tmp_path: Path) -> None:

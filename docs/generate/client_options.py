@@ -1,4 +1,4 @@
-"""The client options as a reference page, made from the tables: `python -m discovery.config.client.reference`."""
+"""The client options as a reference page, made from the tables: `python -m docs.generate.client_options`."""
 
 import textwrap
 from collections.abc import Collection

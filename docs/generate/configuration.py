@@ -1,4 +1,4 @@
-"""The page of all settings, written from the code. `python -m discovery.config.reference` renews it."""
+"""The page of all settings, written from the code. `python -m docs.generate.configuration` renews it."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -13,7 +13,7 @@ from discovery.core.policy import Policy
 PAGE = Path("docs/reference/configuration.md")
 _HEAD = """# Configuration of the service
 
-<!-- Written by `python -m discovery.config.reference`; do not edit. -->
+<!-- Written by `python -m docs.generate.configuration`; do not edit. -->
 
 Defaults < file (`--config FILE`, TOML) < environment < command line; the later wins, setting by setting.
 `kafka-discovery config print` shows each value in force and where it came from, `config check` says what is wrong.
