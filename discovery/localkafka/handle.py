@@ -12,8 +12,8 @@ from discovery.localkafka.keeper.client import KeeperClient
 from discovery.localkafka.layout import ClusterFolder
 from discovery.localkafka.members import Members
 from discovery.localkafka.properties import ClusterSettings, port_name, render
+from discovery.localkafka.reassign import reassign_off
 from discovery.localkafka.record import ClusterRecord
-from discovery.localkafka.topics import Topics
 
 
 class ClusterHandle:
@@ -183,7 +183,7 @@ class ClusterHandle:
         Raises:
             TopicError: refused. KafkaUnreachableError: not in time.
         """
-        self._topics().create(
+        self._members().admin().create_topic(
             name, partitions=partitions, replication_factor=replication_factor, config=config or {},
             assignment=assignment, deadline_seconds=deadline_seconds,
         )  # fmt: skip
@@ -192,11 +192,14 @@ class ClusterHandle:
         self, topic: str, total: int, *, await_leaders: bool = True, deadline_seconds: float = 30.0
     ) -> None:
         """Grow a topic to `total` partitions; `await_leaders=False` returns as soon as the cluster accepted it."""
-        self._topics().add_partitions(topic, total, await_leaders=await_leaders, deadline_seconds=deadline_seconds)
+        admin = self._members().admin()
+        admin.add_partitions(topic, total, deadline_seconds=deadline_seconds)
+        if await_leaders:
+            admin.await_leaders(topic, total, deadline_seconds=deadline_seconds)
 
     def delete_topic(self, topic: str, *, deadline_seconds: float = 30.0) -> None:
         """Delete a topic and wait until it is no longer listed."""
-        self._topics().delete(topic, deadline_seconds=deadline_seconds)
+        self._members().admin().delete_topic(topic, deadline_seconds=deadline_seconds)
 
     def reassign_off(self, ids: Collection[int], *, deadline_seconds: float = 120.0) -> None:
         """Move all replicas, internal topics included, off these brokers and wait until it is done.
@@ -206,7 +209,7 @@ class ClusterHandle:
 
         Runs: any thread; blocks some seconds (Kafka's own tool runs in a JVM) up to `deadline_seconds`.
         """
-        self._topics().reassign_off(ids, deadline_seconds=deadline_seconds)
+        reassign_off(self._members(), ids, deadline_seconds=deadline_seconds)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -216,9 +219,6 @@ class ClusterHandle:
         if self._client is None:
             raise StateError("the local cluster is not started")
         return Members(record=self._record, files=files, client=self._client, archive=self._archive)
-
-    def _topics(self) -> Topics:
-        return Topics(members=self._members())
 
     def _files(self) -> ClusterFolder:
         if self._folder is None:
