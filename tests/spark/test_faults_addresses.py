@@ -13,6 +13,7 @@ from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.driver import SparkDriver, joined
 from tests.support.spark.fixtures import StartQuery, replicas
+from tests.support.spark.native import stays
 from tests.support.spark.oracle import Load, assert_exactly_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -83,6 +84,40 @@ def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in
         )
         fresh.wait_rows(5)
         assert fresh.values() == set(numbered(5, prefix="later")), "the list of now counts, not the checkpoint's"
+
+
+def test_given_a_running_query_when_the_file_of_its_list_changes_then_it_goes_on(
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str, tmp_path: Path
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((3, 4, 5)))
+    listed = tmp_path / "brokers"
+    with Load(breakable.bootstrap_servers, topic_name, range(3)) as load, refused_port() as dead:
+        options = {
+            "bootstrapServersFile": str(listed),
+            "kafka_bootstrap_servers": dead,
+            "startingOffsets": "earliest",
+            "checkpoint": "same",
+        }
+        listed.write_text(dead)
+        query = start_query(topic_name, **options)
+        _wait_said(driver, f"{dead} is refused")
+        stays(lambda: query.status()["active"] and not query.count(), 2, "a query that waits for a living broker")
+        listed.write_text(_list_of(breakable, 1))
+        query.wait_rows(100)
+        listed.write_text(_list_of(breakable, 6))
+        breakable.kill([1])
+        load.wait_more(100)
+        query.wait_rows(query.count() + 200)
+        query.assert_alive()
+        query.stop()
+        # Nothing but the file leads the next start to a living broker.
+        again = start_query(topic_name, stateDir=str(tmp_path / "no-state"), **options)
+        load.wait_more(100)
+        load.stop()
+    again.wait_until(
+        lambda: len(joined(query, again)) >= len(load.acknowledged), f"{len(load.acknowledged)} rows of both"
+    )
+    assert_exactly_once(joined(query, again), load.acknowledged)
 
 
 def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_then_rows_come_at_once(

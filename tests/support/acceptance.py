@@ -391,6 +391,7 @@ CASES = (
         "B04",
         "a new list at run time is taken without a restart",
         (
+            _ADDRESSES + "a_running_query_when_the_file_of_its_list_changes_then_it_goes_on",
             "unit/feed/test_bootstrap_file.py::test_given_a_running_loop_when_the_file_changes_then_its_list_does",
             "integration/test_bootstrap_file.py::test_given_a_dead_list_when_the_file_names_living_brokers_then_they_are_found",
         ),
