@@ -1,4 +1,4 @@
-"""What the loop learns: untrusted facts, each stamped by the caller of `decide` only through `now`."""
+"""What the loop hears: untrusted facts, each stamped by the caller of `decide` only through `now`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class TopicIdsAnswer:
 
     topic_ids: Mapping[TopicName, TopicId]
     asked_at: float = float("-inf")
-    """Monotonic; an id asked for before a doubt arose does not settle it."""
+    """Monotonic; an id asked for before a suspicion arose does not settle it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,9 @@ class OffsetsAnswer:
     asked: tuple[TopicPartition, ...]
     offsets: Mapping[TopicPartition, PartitionOffsets]
     detail: str = ""
-    """Why nothing, or not all, was reported."""
+    """Why nothing, or not all, was answered."""
+    elapsed_seconds: float = 0.0
+    """How long the slowest request took, answered or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,4 +100,24 @@ class NewBootstrap:
     """1..n"""
 
 
-Answer = ProbeOutcome | MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer | StuckCall | NewBootstrap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSaved:
+    """The snapshot could not be written."""
+
+
+ClientAnswer = MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnded:
+    """A call came to its end, and what it brought."""
+
+    name: str = ""
+    """The call's; empty where a reader asked beside the loop."""
+    client: int = 0
+    """Number of the client that was asked: an answer of a discarded one may be another cluster's."""
+    answer: ClientAnswer | None = None
+    """None: nothing (vetting reports each address by itself), or it failed in a way that nobody expected."""
+
+
+Answer = ProbeOutcome | ClientAnswer | CallEnded | StuckCall | NewBootstrap | NotSaved

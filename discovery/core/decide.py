@@ -1,58 +1,68 @@
-"""The heart: what we know and what was answered in; what we know now, what to do, and one sentence out.
+"""The transition function: state and answers in; the next state, what to do, what to ask and one sentence out.
 
-Theory of operation. `State` is everything the loop remembers. Workers ask Kafka and put answers into a queue; the loop
-hands them over in batches. Each answer moves the state by one of the functions below, which may add instructions.
-Nothing here blocks, fails or reads a clock, so an outage is a row in a test.
+Theory of operation. `State` is everything the loop remembers, and only this module writes it. Workers ask Kafka and put
+answers into a queue; the loop hands them over in batches. Each answer moves the state by one of the functions below,
+which may add instructions, and events for people, which steer nothing. At the end comes what is due to be asked
+(`asking.py`). Nothing here blocks, fails or reads a clock, so an outage is a row in a test.
 
 What must always hold:
 - a snapshot has >= 1 broker and only ever holds answers of the pinned cluster;
 - the partitions of a topic never get fewer without a new topic id;
 - the generation only grows, and it grows exactly when the content of the snapshot changes;
-- no answer, an empty answer, a foreign answer: the snapshot stays.
+- no answer, an empty answer, a foreign answer: the snapshot stays;
+- offsets are those of the present leader of the topic that the snapshot shows.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from discovery.core import suspicion as doubt
+from discovery.core import suspicion
 from discovery.core.answers import (
     Answer,
+    CallEnded,
     MetadataAnswer,
     MetadataFailure,
     NewBootstrap,
+    NotSaved,
     OffsetsAnswer,
     ProbeOutcome,
     StuckCall,
     TopicIdsAnswer,
 )
-from discovery.core.diff import Event, EventKind, diff
+from discovery.core.asking import ask, divide, idle_seconds, silent_leaders
+from discovery.core.diff import Event, EventKind, diff, recreated_topics
 from discovery.core.errors import FailureKind
-from discovery.core.model import Broker, BrokerAddress, ClusterId, Generation, LoopState, Snapshot, Verdict
-from discovery.core.pin import Conflict, choose_pin
+from discovery.core.model import (
+    Broker,
+    BrokerAddress,
+    ClusterId,
+    Generation,
+    LoopState,
+    Snapshot,
+    TopicName,
+    TopicPartition,
+    Verdict,
+)
+from discovery.core.pin import Conflict, PinSource, choose_pin
 from discovery.core.policy import Policy
 from discovery.core.quarantine import judged, revived
+from discovery.core.questions import Agenda, AskOffsets, Call, LeaderKey, Vet, Wanted, partitions_by_leader
 from discovery.core.sentence import describe
 from discovery.core.shrink import brake
-from discovery.core.state import AddressState, State
+from discovery.core.state import AddressState, State, without_id
 from discovery.core.topics import merge_topics
 from discovery.core.verdict import conclude
 
 _FAILURES_BEFORE_REBUILD = 3
 _NO_REBUILD = frozenset({FailureKind.AUTH, FailureKind.TLS})
 _TOPIC_GRACE_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Serve this snapshot from now on."""
-
-    snapshot: Snapshot
+_SAVE_AGAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write this snapshot to disk, before it is published."""
+    """Write this snapshot to disk, before the decision is shown."""
 
     snapshot: Snapshot
 
@@ -63,25 +73,31 @@ class RebuildClient:
 
     bootstrap: tuple[BrokerAddress, ...]
     reason: str
+    client: int
+    """Its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell people and counters."""
-
-    event: Event
+Instruction = Persist | RebuildClient
 
 
-Instruction = Publish | Persist | RebuildClient | Announce
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What `decide` concludes."""
 
     state: State
     instructions: tuple[Instruction, ...]
+    """In the order they must be performed."""
+    calls: tuple[Call, ...]
+    """What to ask now."""
     sentence: str
+    idle_seconds: float
+    """How long nothing is due."""
+    events: tuple[Event, ...] = ()
+    """For people and counters."""
+    taken: tuple[Answer, ...] = ()
+    """The answers that were taken in."""
+    touched: frozenset[TopicPartition] = frozenset()
+    """Partitions whose offsets were answered, or not."""
 
 
 @dataclass(slots=True)
@@ -89,24 +105,42 @@ class _Turn:
     """One call of `decide` in progress: the only mutable thing here, and it does not leave this module."""
 
     state: State
+    agenda: Agenda
+    """Of the state to come."""
     policy: Policy
     now: float
     wall: float
     instructions: list[Instruction] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    taken: list[Answer] = field(default_factory=list)
+    touched: set[TopicPartition] = field(default_factory=set)
+    distrusted: bool = False
+    """An answer of another cluster came: nobody knows since when, this batch included."""
 
     def announce(self, kind: EventKind, subject: str, sentence: str) -> None:
-        self.instructions.append(Announce(Event(kind, subject, sentence)))
+        self.events.append(Event(kind, subject, sentence))
 
     def rebuild(self, reason: str) -> None:
         bootstrap = self.state.living or tuple(
             a for a, known in self.state.addresses.items() if known.verdict is not Verdict.FOREIGN_CLUSTER
         )
-        self.state = replace(self.state, client_built=True, metadata_failures=0)
-        self.instructions.append(RebuildClient(bootstrap, reason))
+        # What the discarded client was asked is asked again, through the new one.
+        self.agenda.calls = {name: q for name, q in self.agenda.calls.items() if isinstance(q, Vet)}
+        self.agenda.ids_pressed_until = {}
+        self.state = replace(self.state, client=self.state.client + 1, metadata_failures=0)
+        self.instructions.append(RebuildClient(bootstrap, reason, self.state.client))
 
 
-def decide(state: State, answers: Iterable[Answer], policy: Policy, *, now: float, wall: float) -> Decision:
-    """Take in a batch of answers, 0..n, in the order they came.
+def decide(
+    state: State,
+    answers: Iterable[Answer],
+    policy: Policy,
+    *,
+    now: float,
+    wall: float,
+    wanted: Wanted | None = None,
+) -> Decision:
+    """Take in a batch of answers, 0..n, in the order they came, and say what to do and to ask.
 
     Args:
         state: What was known.
@@ -114,48 +148,81 @@ def decide(state: State, answers: Iterable[Answer], policy: Policy, *, now: floa
         policy: Limits.
         now: Monotonic seconds; not before any earlier call's.
         wall: Seconds since the epoch; may jump, only stamped into snapshots.
+        wanted: Whose end offsets must be fresh; None: all that is followed.
 
     Returns:
-        The new state, instructions in the order they must be performed, and the cycle's sentence.
+        The new state, what to do, what to ask, and the cycle's sentence.
 
     Runs: anywhere (pure, total); about 20 us and 10 us per address.
     """
-    turn = _Turn(state, policy, now, wall)
+    turn = _Turn(state, state.agenda.copy(), policy, now, wall)
     for answer in answers:
         _take(turn, answer)
+    _note_silence(turn)
     _settle_pin(turn)
-    if turn.state.pin is not None and not turn.state.client_built and turn.state.living:
+    if turn.state.pin is not None and not turn.state.client and turn.state.living:
         turn.rebuild("the first living broker was found")
-    turn.state = replace(turn.state, loop_state=_loop_state(turn), fatal=_fatal(turn.state))
-    return Decision(turn.state, tuple(turn.instructions), describe(turn.state))
+    loop_state, fatal = _loop_state(turn), _fatal(turn.state)
+    if turn.state.save_again_at is not None and now >= turn.state.save_again_at:
+        _persist(turn)
+    division = divide(turn.state.division, turn.state.leaders, wanted)
+    after = replace(turn.state, loop_state=loop_state, fatal=fatal, division=division, agenda=turn.agenda)
+    calls = ask(after, turn.agenda, wanted, policy, now=now)
+    return Decision(
+        state=after,
+        instructions=tuple(turn.instructions),
+        calls=calls,
+        sentence=describe(after),
+        idle_seconds=idle_seconds(after, wanted, policy, now=now),
+        events=tuple(turn.events),
+        taken=tuple(turn.taken),
+        touched=frozenset(turn.touched),
+    )
 
 
 def _take(turn: _Turn, answer: Answer) -> None:
+    if isinstance(answer, CallEnded):
+        _on_end(turn, answer)
+        return
+    turn.taken.append(answer)
     match answer:
         case ProbeOutcome():
             _on_probe(turn, answer)
         case MetadataAnswer():
-            _on_metadata(turn, answer)
+            _on_metadata(turn, replace(answer, topics=turn.state.interest.followed(answer.topics)))
         case MetadataFailure():
             _on_metadata_failure(turn, answer)
         case TopicIdsAnswer():
-            turn.state = replace(
-                turn.state,
-                topic_ids={**turn.state.topic_ids, **answer.topic_ids},
-                doubts=doubt.answered(turn.state.doubts, answer),
-            )
+            _on_topic_ids(turn, answer)
         case OffsetsAnswer():
             _on_offsets(turn, answer)
         case StuckCall():
+            turn.agenda.calls.pop(answer.name, None)
             turn.announce(EventKind.STUCK_CALL, answer.name, f"{answer.name} did not return in {answer.seconds:.1f} s")
             turn.rebuild(f"{answer.name} is stuck")
         case NewBootstrap():
             _on_bootstrap(turn, answer)
+        case NotSaved():
+            # A full disk may have room again, and the process that wrote a shared view may be gone.
+            turn.state = replace(turn.state, save_again_at=turn.now + _SAVE_AGAIN_SECONDS)
         case _:
             assert_never(answer)
 
 
+def _on_end(turn: _Turn, ended: CallEnded) -> None:
+    """Take the answer in only if it came through the present client: a discarded one may speak for another cluster."""
+    question = turn.agenda.calls.pop(ended.name, None)
+    answer = ended.answer
+    if answer is None or ended.client != turn.state.client:
+        return
+    if isinstance(answer, OffsetsAnswer) and isinstance(question, AskOffsets):
+        _note_attempt(turn, question, answer)
+        answer = _limited(answer, question.partitions)
+    _take(turn, answer)
+
+
 def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
+    _release(turn, outcome.address)
     known = turn.state.addresses.get(outcome.address)
     if known is None:
         return  # retired while it was being asked
@@ -175,6 +242,13 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
         _learn(turn, outcome.brokers)
 
 
+def _release(turn: _Turn, address: BrokerAddress) -> None:
+    """Let an address be asked again although others of its round are still silent."""
+    for name, question in turn.agenda.calls.items():
+        if isinstance(question, Vet) and address in question.addresses:
+            turn.agenda.calls[name] = replace(question, addresses=question.addresses - {address})
+
+
 def _on_bootstrap(turn: _Turn, answer: NewBootstrap) -> None:
     """Take another list: its addresses are asked at once, those taken off it are forgotten unless they are brokers."""
     state = turn.state
@@ -191,12 +265,19 @@ def _on_bootstrap(turn: _Turn, answer: NewBootstrap) -> None:
 
 
 def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) -> None:
-    assert known.verdict is not None  # noqa: S101 - ensured by the caller
+    assert known.verdict is not None  # noqa: S101 - checked by the caller
     if known.verdict is Verdict.FOREIGN_CLUSTER:
         turn.announce(EventKind.CLUSTER_MISMATCH, str(address), f"{address} {known.detail}")
+        _distrust_offsets(turn)
     detail = f" ({known.detail})" if known.detail else ""
     text = f"{address} is {known.verdict.value.replace('_', ' ')}{detail}"
     turn.announce(EventKind.VERDICT_CHANGED, str(address), text)
+
+
+def _distrust_offsets(turn: _Turn) -> None:
+    """Forget all offsets: nobody knows since when the wrong cluster has been answering, this batch included."""
+    turn.distrusted = True
+    turn.state = replace(turn.state, offsets=turn.state.offsets.emptied())
 
 
 def _learn(turn: _Turn, brokers: Iterable[Broker]) -> None:
@@ -223,7 +304,7 @@ def _settle_pin(turn: _Turn) -> None:
     if isinstance(choice, Conflict):
         turn.state = replace(state, fatal=choice.sentence)
         return
-    turn.state = replace(state, pin=choice.cluster_id, pin_source="answers", fatal=None)
+    turn.state = replace(state, pin=choice.cluster_id, pin_source=PinSource.ANSWERS, fatal=None)
     turn.announce(EventKind.CLUSTER_PINNED, choice.cluster_id, f"this is cluster {choice.cluster_id}")
     _reject_others(turn, choice.cluster_id)
 
@@ -253,6 +334,7 @@ def _on_metadata(turn: _Turn, answer: MetadataAnswer) -> None:
     if answer.cluster_id is not None and answer.cluster_id != state.pin:
         text = f"an answer came from cluster {answer.cluster_id} instead of {state.pin}; it was dropped"
         turn.announce(EventKind.CLUSTER_MISMATCH, answer.cluster_id, text)
+        _distrust_offsets(turn)
         _suspect_all(turn)
         turn.rebuild(text)
         return
@@ -285,6 +367,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         held = old.topics.get(topic) if old else None
         if held is not None and all(p.leader_id is not None for p in held.partitions):
             turn.announce(EventKind.SHRINK_BLOCKED, topic, f"kept partitions of {topic} that an answer left out")
+            turn.agenda.ids_at = turn.now  # a new id would explain it
     assert turn.state.pin is not None  # noqa: S101 - checked by the caller
     content = Snapshot(
         generation=old.generation if old else Generation(0),
@@ -305,14 +388,14 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         metadata_failures=0,
         complaint="",
         absences=merged.absences,
-        doubts=doubt.raised(doubt.settled(turn.state.doubts, now=turn.now), returned, now=turn.now),
+        suspicions=suspicion.raised(suspicion.settled(turn.state.suspicions, now=turn.now), returned, now=turn.now),
     )
     _serve(turn, old, content)
 
 
-def _merge_brokers(turn: _Turn, reported: tuple[Broker, ...]) -> tuple[Broker, ...]:
+def _merge_brokers(turn: _Turn, listed: tuple[Broker, ...]) -> tuple[Broker, ...]:
     held = {b.broker_id: b for b in turn.state.snapshot.brokers} if turn.state.snapshot else {}
-    named = {b.broker_id: b for b in reported}
+    named = {b.broker_id: b for b in listed}
     gone = frozenset(held.keys() - named.keys())
     braked = brake(turn.state, gone, policy=turn.policy, now=turn.now)
     if braked.blocked:
@@ -340,15 +423,42 @@ def _retire(turn: _Turn, gone: set[BrokerAddress], *, kept: set[BrokerAddress]) 
 
 
 def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
-    """Publish if anything changed; else only note that it was confirmed."""
+    """Serve the new content if anything changed; else only note that it was confirmed."""
     if content == old:
         assert old is not None  # noqa: S101 - equal to the content
         turn.state = replace(turn.state, snapshot=replace(old, confirmed_wall=turn.wall))
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
-    turn.state = replace(turn.state, snapshot=new, leading=_leading(new))
-    turn.instructions += [Persist(new), Publish(new)]
-    turn.instructions += [Announce(event) for event in diff(old, new)]
+    held = old.topics if old else {}
+    turn.state = replace(
+        turn.state,
+        snapshot=new,
+        leading=_leading(new),
+        leaders=partitions_by_leader(new, turn.state.interest),
+        without_id=without_id(new, turn.state.topic_ids),
+    )
+    for topic in recreated_topics(old, new):
+        _forget_topic(turn, topic)
+    if new.topics.keys() - held.keys():
+        turn.agenda.ids_at = turn.now
+    turn.events += diff(old, new)
+    _persist(turn)
+
+
+def _persist(turn: _Turn) -> None:
+    snapshot = turn.state.snapshot
+    assert snapshot is not None  # noqa: S101 - there is one to save
+    turn.state = replace(turn.state, save_again_at=None)
+    turn.instructions.append(Persist(snapshot))
+
+
+def _forget_topic(turn: _Turn, topic: TopicName) -> None:
+    """Drop the offsets of a topic that was recreated, and what is still under way: its old offsets mean nothing now."""
+    turn.state = replace(turn.state, offsets=turn.state.offsets.without_topic(topic))
+    for name, question in turn.agenda.calls.items():
+        if isinstance(question, AskOffsets) and any(tp.topic == topic for tp in question.partitions):
+            left = tuple(tp for tp in question.partitions if tp.topic != topic)
+            turn.agenda.calls[name] = replace(question, partitions=left)
 
 
 def _leading(snapshot: Snapshot) -> frozenset[BrokerAddress]:
@@ -361,15 +471,30 @@ def _on_metadata_failure(turn: _Turn, failure: MetadataFailure) -> None:
     turn.state = replace(turn.state, metadata_failures=failures, complaint=failure.detail)
     if failure.kind in _NO_REBUILD:
         return  # another client would be refused as well
-    if failures % _FAILURES_BEFORE_REBUILD == 0 and turn.state.client_built:
+    if failures % _FAILURES_BEFORE_REBUILD == 0 and turn.state.client:
         text = f"{failures} metadata requests in a row failed: {failure.detail}"
         turn.announce(EventKind.CLIENT_REBUILT, "metadata", text)
         _suspect_all(turn)
         turn.rebuild(text)
 
 
+def _on_topic_ids(turn: _Turn, answer: TopicIdsAnswer) -> None:
+    """Note which topics were left out: a lagging broker is asked again soon, one that never answers is not."""
+    state = turn.state
+    topic_ids = {**state.topic_ids, **answer.topic_ids}
+    lacking = without_id(state.snapshot, topic_ids)
+    until = turn.now + turn.policy.topic_ids_interval_seconds
+    turn.agenda.ids_pressed_until = {name: turn.agenda.ids_pressed_until.get(name, until) for name in lacking}
+    turn.state = replace(
+        state,
+        topic_ids=topic_ids,
+        without_id=lacking,
+        suspicions=suspicion.answered(state.suspicions, answer),
+    )
+
+
 def _on_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
-    """A leader that tells offsets is alive; one that tells none must prove itself at once."""
+    """A leader that reports offsets is alive; one that reports none must prove itself at once."""
     leader = turn.state.snapshot.broker(answer.leader_id) if turn.state.snapshot else None
     known = turn.state.addresses.get(leader.address) if leader else None
     if leader is None or known is None:
@@ -380,7 +505,50 @@ def _on_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
             _announce_verdict(turn, leader.address, after)
     else:
         after = replace(known, proved_at=None)
-    turn.state = turn.state.with_address(leader.address, after)
+    if after != known:
+        turn.state = turn.state.with_address(leader.address, after)
+    if not turn.distrusted:
+        # What it leads no more its next leader is asked for; nobody would ask this one, or answer, again.
+        _note_offsets(turn, _limited(answer, turn.state.leaders.get(answer.leader_id, ())))
+
+
+def _note_attempt(turn: _Turn, question: AskOffsets, answer: OffsetsAnswer) -> None:
+    """Note how it went: a leader that reports nothing is asked with back-off, a slow one patiently."""
+    key = LeaderKey(question.leader_id, question.seldom)
+    before = turn.agenda.leaders[key]
+    failures = 0 if answer.offsets else before.failures + 1
+    turn.agenda.leaders[key] = replace(before, failures=failures, took_seconds=answer.elapsed_seconds)
+
+
+def _note_silence(turn: _Turn) -> None:
+    for question, seconds in tuple(silent_leaders(turn.agenda, turn.policy, now=turn.now)):
+        detail = f"no answer within {round(seconds, 1):g} s"
+        _on_offsets(
+            turn,
+            OffsetsAnswer(leader_id=question.leader_id, asked=question.partitions, offsets={}, detail=detail),
+        )
+
+
+def _note_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
+    state = turn.state
+    turn.touched.update(answer.asked)
+    turn.state = replace(
+        state,
+        offsets=state.offsets.with_answer(answer, now=turn.now),
+        suspicions=suspicion.raised(state.suspicions, suspicion.went_back(state.offsets, answer), now=turn.now),
+    )
+
+
+def _limited(answer: OffsetsAnswer, partitions: tuple[TopicPartition, ...]) -> OffsetsAnswer:
+    """Leave out of an answer, and of what it was asked for, what is not among the partitions."""
+    if answer.asked is partitions:
+        return answer
+    still = frozenset(partitions)
+    return replace(
+        answer,
+        asked=tuple(tp for tp in answer.asked if tp in still),
+        offsets={tp: offsets for tp, offsets in answer.offsets.items() if tp in still},
+    )
 
 
 def _loop_state(turn: _Turn) -> LoopState:
@@ -398,29 +566,18 @@ def _loop_state(turn: _Turn) -> LoopState:
     return LoopState.STALE if age > turn.policy.staleness_seconds else LoopState.FRESH
 
 
-_IF_WANTED = {
-    "option": ", or the option if the move is wanted",
-    "state": ", or drop the saved view if the move is wanted: `kafka-discovery state list`, then `state reset`",
-    "answers": "",
-}
-
-
 def _fatal(state: State) -> str | None:
     """Say why waiting cannot help at a start, or None."""
     if state.pin is None:
         return state.fatal
     listed = [state.addresses[address] for address in state.configured]
     foreign = [k for k in listed if k.verdict is Verdict.FOREIGN_CLUSTER]
-    if len(foreign) < len(listed) or (state.living and state.pin_source == "answers"):
+    if len(foreign) < len(listed) or (state.living and state.pin_source is PinSource.ANSWERS):
         # A list that names another cluster than the one a saved view or an option says is a mistake, or a move, also
         # where brokers live that the saved view remembers: nobody wants to read them by it unawares.
         return None
-    where = {
-        "option": "the option clusterId says",
-        "state": "the saved state says",
-        "answers": "this run has agreed on",
-    }
+    assert state.pin_source is not None  # noqa: S101 - set with the pin
     return (
-        f"all {len(listed)} listed addresses belong to cluster {foreign[0].cluster_id}, but {where[state.pin_source]} "
-        f"{state.pin}; correct the list{_IF_WANTED[state.pin_source]}"
+        f"all {len(listed)} listed addresses belong to cluster {foreign[0].cluster_id}, "
+        f"but {state.pin_source.says} {state.pin}; correct the list{state.pin_source.if_wanted}"
     )

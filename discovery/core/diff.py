@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from discovery.core.model import PartitionMetadata, Snapshot, TopicMetadata
+from discovery.core.model import PartitionMetadata, Snapshot, TopicMetadata, TopicName
 
 
 class EventKind(Enum):
-    """Closed set of things worth telling."""
+    """Closed set of things worth an event."""
 
     CLUSTER_PINNED = "cluster_pinned"
     CLUSTER_MISMATCH = "cluster_mismatch"
@@ -84,6 +84,16 @@ def _topics(old: Snapshot | None, new: Snapshot) -> list[Event]:
         Event(EventKind.TOPIC_GONE, name, f"topic {name} is gone") for name in sorted(before) if name not in new.topics
     ]
     return events
+
+
+def recreated_topics(old: Snapshot | None, new: Snapshot) -> tuple[TopicName, ...]:
+    """Return the topics that have another id than before, also those that were gone in between.
+
+    Runs: anywhere (pure); O(topics).
+    """
+    gone = {name: tomb.topic for name, tomb in old.tombstones.items()} if old else {}
+    before = {**gone, **(old.topics if old else {})}
+    return tuple(name for name, topic in new.topics.items() if name in before and recreated(before[name], topic))
 
 
 def recreated(old: TopicMetadata, new: TopicMetadata) -> bool:

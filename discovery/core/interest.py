@@ -1,11 +1,10 @@
-"""Which topics to ask for, and which answers concern us."""
+"""Which topics are followed: the one filter of names and patterns."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import ConfigError
-from discovery.core.model import Isolation, TopicName, TopicPartition
+from discovery.core.model import Isolation, TopicMetadata, TopicName, TopicPartition
 
 CUT_LEDGER_TOPIC = TopicName("__kafka_discovery_cuts")
 """Where the source keeps cuts by default."""
@@ -69,7 +68,6 @@ class Interest:
         """Tell whether this partition is followed."""
         return partition in self.assigned if self.assigned else self.wants_topic(partition.topic)
 
-    def filtered(self, answer: MetadataAnswer) -> MetadataAnswer:
-        """Return the answer without the topics nobody follows."""
-        wanted = tuple(topic for topic in answer.topics if self.wants_topic(topic.name))
-        return answer if len(wanted) == len(answer.topics) else replace(answer, topics=wanted)
+    def followed(self, topics: tuple[TopicMetadata, ...]) -> tuple[TopicMetadata, ...]:
+        """Return the topics without those that nobody follows."""
+        return tuple(topic for topic in topics if self.wants_topic(topic.name))

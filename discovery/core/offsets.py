@@ -1,4 +1,4 @@
-"""The book of offsets: what leaders said, and since when they say nothing."""
+"""The book of offsets: what leaders reported, and since when they are silent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,12 +28,12 @@ class OffsetBook:
         offsets = dict(self.offsets)
         unanswered = dict(self.unanswered)
         for partition in answer.asked:
-            new = answer.offsets.get(partition)
-            if new is None:
-                unanswered.setdefault(partition, (now, answer.detail or "its leader did not tell"))
+            reported = answer.offsets.get(partition)
+            if reported is None:
+                unanswered.setdefault(partition, (now, answer.detail or "its leader did not answer"))
             else:
                 before = offsets.get(partition, _UNKNOWN)
-                if before != (merged := _merged(before, new)):
+                if before != (merged := _merged(before, reported)):
                     offsets[partition] = merged
                 unanswered.pop(partition, None)
         return OffsetBook(offsets=offsets, unanswered=unanswered, epoch=self.epoch)
@@ -45,6 +45,10 @@ class OffsetBook:
             unanswered={tp: why for tp, why in self.unanswered.items() if tp.topic != topic},
             epoch=self.epoch + 1,
         )
+
+    def emptied(self) -> "OffsetBook":
+        """Return an empty book: nothing in this one can be trusted."""
+        return OffsetBook(epoch=self.epoch + 1)
 
 
 def _merged(old: PartitionOffsets, new: PartitionOffsets) -> PartitionOffsets:

@@ -1,6 +1,6 @@
 """Why a partition must not be planned now."""
 
-from discovery.core.model import PartitionMetadata
+from discovery.core.model import PartitionMetadata, Verdict
 from discovery.core.state import State
 
 
@@ -22,10 +22,12 @@ def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool
         return f"its leader, broker {partition.leader_id}, is not listed"
     known = state.addresses.get(leader.address)
     name = f"its leader, broker {leader.broker_id} at {leader.address},"
-    if known is not None and known.verdict is not None and not known.alive:
+    # Too slow for the vetting's limits is not dead: what it answered stands.
+    slow = known is not None and known.verdict is Verdict.SILENT and state.agenda.answers_slowly(leader.broker_id)
+    if known is not None and known.verdict is not None and not known.alive and not slow:
         return f"{name} is {known.verdict.value.replace('_', ' ')}"
     if unanswered is not None:
-        return f"{name} does not tell its end offset: {unanswered}"
+        return f"{name} does not report its end offset: {unanswered}"
     if not end_known:
         return f"{name} has not reported its end offset yet"
     return None

@@ -3,10 +3,27 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from discovery.core.model import BrokerAddress, ClusterId
 
 _AGREEING = 2
+
+
+class PinSource(Enum):
+    """Who said which cluster is ours; each member holds what is said of it, and what to do if the move is wanted."""
+
+    OPTION = ("the option clusterId says", ", or the option if the move is wanted")
+    SAVED = (
+        "the saved state says",
+        ", or drop the saved view if the move is wanted: `kafka-discovery state list`, then `state reset`",
+    )
+    ANSWERS = ("this run has agreed on", "")
+
+    def __init__(self, says: str, if_wanted: str) -> None:
+        """Give the parts of a message names."""
+        self.says = says
+        self.if_wanted = if_wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,12 @@ class Policy:
     """Topic ids, which plain metadata does not carry."""
     vet_interval_seconds: float = 15.0
     """How often a living address proves again that it is Kafka and of this cluster."""
-    offsets_timeout_seconds: float = 1.0
-    """One offsets request to one leader; after it, the leader's partitions are parked."""
+    leader_silence_seconds: float = 1.0
+    """A leader that owes an answer on offsets for longer is parked; one that answered slowly before is given more."""
+    offsets_timeout_seconds: float = 4.0
+    """One offsets request to one leader; one that is slower is asked through a client of its own."""
+    offsets_deadline_seconds: float = 60.0
+    """One such request to a slow leader; `kafka.default.api.timeout.ms` of a source."""
     settle_seconds: float = 0.5
     """How long the first cluster id waits for a contradicting answer when only one address gave it."""
     quarantine_base_seconds: float = 1.0

@@ -1,8 +1,9 @@
-"""What the loop knows between two decisions. Frozen: `decide` returns a new one."""
+"""What the loop knows between two decisions. Frozen: `decide` returns a new one, and nothing else does."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -13,7 +14,12 @@ from discovery.core.model import (
     TopicName,
     Verdict,
 )
-from discovery.core.suspicion import Doubt
+from discovery.core.offsets import OffsetBook
+from discovery.core.pin import PinSource
+from discovery.core.questions import Agenda, Division, Leaders, partitions_by_leader
+from discovery.core.suspicion import Suspicions
+
+EVERYTHING = Interest(pattern="", both_ends=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +71,12 @@ class State:
 
     configured: tuple[BrokerAddress, ...]
     addresses: Mapping[BrokerAddress, AddressState]
+    interest: Interest = EVERYTHING
+    """What is followed."""
     salt: int = 0
     """Makes the jitter of this process differ from others'."""
     pin: ClusterId | None = None
-    pin_source: str = ""
-    """`option`, `state` or `answers`: for messages."""
+    pin_source: PinSource | None = None
     first_answer_at: float | None = None
     """When the first cluster id was heard while there was no pin."""
     snapshot: Snapshot | None = None
@@ -81,13 +88,24 @@ class State:
     absences: Mapping[TopicName, Absence] = field(default_factory=dict)
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
     """The newest ids answered; metadata answers carry none."""
-    doubts: Mapping[TopicName, Doubt] = field(default_factory=dict)
-    """Topics that may have been recreated: see `doubt.py`."""
+    without_id: frozenset[TopicName] = frozenset()
+    """Topics of the snapshot whose id nobody has answered."""
+    suspicions: Suspicions = field(default_factory=dict)
+    """Topics that may have been recreated: see `suspicion.py`."""
+    offsets: OffsetBook = field(default_factory=OffsetBook)
+    leaders: Leaders = field(default_factory=dict)
+    """Followed partitions of the snapshot by leader; another object only when it changed."""
+    division: Division = field(default_factory=Division)
+    """The leaders as they were divided last; kept, for it costs O(partitions)."""
+    agenda: Agenda = field(default_factory=Agenda)
     metadata_failures: int = 0
     """In a row."""
     complaint: str = ""
     """Why the last metadata request failed; empty after one that did not."""
-    client_built: bool = False
+    client: int = 0
+    """Number of the present client, 0: none yet. An answer obtained through an older one is not trusted."""
+    save_again_at: float | None = None
+    """When the snapshot is to be written again, after a failure."""
     leading: frozenset[BrokerAddress] = frozenset()
     """Where the leaders of followed partitions listen: asked every cycle, for their return is awaited."""
     loop_state: LoopState = LoopState.COLD
@@ -108,6 +126,7 @@ class State:
 def initial_state(
     configured: Iterable[BrokerAddress],
     *,
+    interest: Interest = EVERYTHING,
     snapshot: Snapshot | None = None,
     cluster_id: ClusterId | None = None,
     salt: int = 0,
@@ -116,6 +135,7 @@ def initial_state(
 
     Args:
         configured: 1..n addresses from the user.
+        interest: What to follow.
         snapshot: The persisted view; its brokers become candidates and its cluster id the pin.
         cluster_id: The pin given by the user; wins over the snapshot's, whose content is dropped if it differs.
         salt: Any number; differs between processes.
@@ -130,9 +150,21 @@ def initial_state(
     return State(
         configured=listed,
         addresses={address: AddressState() for address in (*listed, *learned)},
+        interest=interest,
         salt=salt,
         pin=pin,
-        pin_source="option" if cluster_id else "state" if snapshot else "",
+        pin_source=PinSource.OPTION if cluster_id else PinSource.SAVED if snapshot else None,
         snapshot=snapshot,
+        without_id=without_id(snapshot, {}),
+        leaders=partitions_by_leader(snapshot, interest),
         loop_state=LoopState.FAILSAFE if snapshot else LoopState.COLD,
     )
+
+
+def without_id(snapshot: Snapshot | None, topic_ids: Mapping[TopicName, TopicId]) -> frozenset[TopicName]:
+    """Return the topics of a snapshot whose id nobody has answered.
+
+    Runs: anywhere (pure); O(topics).
+    """
+    topics = snapshot.topics if snapshot else {}
+    return frozenset(name for name, topic in topics.items() if topic.topic_id is None and name not in topic_ids)

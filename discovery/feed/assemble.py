@@ -1,9 +1,10 @@
-"""From the loop's picture to the view a planner reads; only what changed is rebuilt."""
+"""From a decision of the loop to the view a planner reads; only what changed is made again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from discovery.core.decide import Decision
 from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
@@ -17,12 +18,10 @@ from discovery.core.model import (
     TopicPartition,
     Verdict,
 )
-from discovery.core.offsets import OffsetBook
 from discovery.core.parking import parked_reason
 from discovery.core.state import State
 from discovery.core.topics import is_confirmed
 from discovery.feed.base import AddressReport, FeedView, PartitionView
-from discovery.loop.cycle import Picture
 
 _UNKNOWN = PartitionOffsets()
 _NO_GENERATION = Generation(0)
@@ -31,10 +30,10 @@ _Shape = tuple[object, ...]
 
 @dataclass(slots=True)
 class Assembler:
-    """Turns pictures into views. Owned by the loop's thread.
+    """Turns decisions into views. Owned by the loop's thread.
 
     Offsets change five times a second and leader, everything else seldom: while the shape (snapshot and verdicts) is
-    the same, only the partitions the picture touched are made again.
+    the same, only the partitions the decision touched are made again.
     """
 
     interest: Interest
@@ -45,15 +44,15 @@ class Assembler:
     _first_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     _version: int = 0
 
-    def assemble(self, picture: Picture, *, mono_to_wall: float) -> FeedView:
-        """Return the view of a picture; its age is that of this moment and is set again by the feed.
+    def assemble(self, decision: Decision, *, mono_to_wall: float) -> FeedView:
+        """Return the view after a decision; its age is that of this moment and is set again by the feed.
 
         Args:
-            picture: What the loop shows.
+            decision: What the loop shows.
             mono_to_wall: What to add to monotonic seconds to get seconds since the epoch.
         """
-        state = picture.state
-        shape = (picture.book.epoch, *self._shape_of(state))
+        state = decision.state
+        shape = (state.offsets.epoch, *self._shape_of(state))
         if shape != self._shape:
             self._shape = shape
             self._metadata = dict(self._followed(state))
@@ -62,13 +61,13 @@ class Assembler:
             before, made = self._partitions, dict[TopicPartition, PartitionView]()
             changed = True
         else:
-            touched = [tp for tp in picture.touched if tp in self._metadata]
+            touched = [tp for tp in decision.touched if tp in self._metadata]
             before = self._partitions
             made = dict(before) if touched else {}
             changed = False
         for tp in touched:
             old = before.get(tp)
-            new = self._partition(tp, old, state, picture.book, mono_to_wall)
+            new = self._partition(tp, old, state, mono_to_wall)
             if old == new and old is not None:
                 new = old  # the same object tells whoever compares views that nothing changed
             else:
@@ -77,19 +76,19 @@ class Assembler:
         if changed:
             self._partitions = MappingProxyType(made)
         self._version += 1
-        return self._view(state, picture.sentence, mono_to_wall)
+        return self._view(state, decision.sentence, mono_to_wall)
 
     def _note_ids(self, state: State) -> None:
         topics = state.snapshot.topics.values() if state.snapshot else ()
-        reported = {t.name: t.topic_id for t in topics if t.topic_id is not None and t.name not in state.doubts}
-        if reported.keys() - self._first_ids.keys():
-            self._first_ids = MappingProxyType({**reported, **self._first_ids})
+        known = {t.name: t.topic_id for t in topics if t.topic_id is not None and t.name not in state.suspicions}
+        if known.keys() - self._first_ids.keys():
+            self._first_ids = MappingProxyType({**known, **self._first_ids})
 
     @staticmethod
     def _shape_of(state: State) -> _Shape:
         generation = state.snapshot.generation if state.snapshot else None
         verdicts = ((address, known.verdict) for address, known in state.addresses.items())
-        return (generation, *state.doubts, *verdicts)
+        return (generation, *state.suspicions, *verdicts)
 
     def _followed(self, state: State) -> list[tuple[TopicPartition, tuple[TopicMetadata, PartitionMetadata]]]:
         if state.snapshot is None:
@@ -110,22 +109,22 @@ class Assembler:
         return not self.interest.assigned or tp in self.interest.assigned
 
     def _partition(
-        self, tp: TopicPartition, before: PartitionView | None, state: State, book: OffsetBook, mono_to_wall: float
+        self, tp: TopicPartition, before: PartitionView | None, state: State, mono_to_wall: float
     ) -> PartitionView:
         assert state.snapshot is not None  # noqa: S101 - there is no partition without a snapshot
         topic, metadata = self._metadata[tp]
-        offsets = book.offsets.get(tp, _UNKNOWN)
+        offsets = state.offsets.offsets.get(tp, _UNKNOWN)
         end_known = offsets.high_watermark is not None or offsets.last_stable_offset is not None
-        since, why = book.unanswered.get(tp, (None, None))
+        since, why = state.offsets.unanswered.get(tp, (None, None))
         if topic.name in state.snapshot.tombstones:
             reason: str | None = "its topic is gone"
-        elif topic.name in state.doubts:
+        elif topic.name in state.suspicions:
             reason = "its topic may have been recreated: its id is being asked"
         else:
             reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
         leader = state.snapshot.broker(metadata.leader_id)
         return PartitionView(
-            topic_id=None if topic.name in state.doubts else topic.topic_id,
+            topic_id=None if topic.name in state.suspicions else topic.topic_id,
             leader_id=metadata.leader_id,
             leader=leader.address if leader else None,
             leader_epoch=offsets.leader_epoch,

@@ -12,9 +12,10 @@ import tenacity
 
 from discovery.config.client.options import ClientOptions
 from discovery.config.clock import SystemClock
-from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer
+from discovery.core.answers import CallEnded, MetadataFailure, NewBootstrap, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock
+from discovery.core.decide import Decision
 from discovery.core.errors import ConfigError, GatewayError, KafkaUnreachableError, StateError
 from discovery.core.interest import Interest
 from discovery.core.model import (
@@ -30,6 +31,7 @@ from discovery.core.model import (
 )
 from discovery.core.policy import Policy
 from discovery.core.prediction.removal import RemovalFacts
+from discovery.core.questions import AskOffsets
 from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
 from discovery.feed.base import FeedView, cold_view, verdicts
@@ -38,11 +40,11 @@ from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, Offs
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.survey import survey
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
-from discovery.loop.asking import ask_offsets
+from discovery.loop.asking import ask_metadata, ask_offsets
 from discovery.loop.calls import Key, ThreadedCalls, Value, gather
-from discovery.loop.cycle import Barrier, Cycle, Picture
+from discovery.loop.cycle import Barrier, Cycle
 from discovery.loop.demand import Demand, everything
-from discovery.loop.offsets import LeaderAsk
+from discovery.loop.patience import close_soon
 from discovery.loop.supervisor import Supervisor
 from discovery.store.snapshots import SnapshotStore
 
@@ -82,7 +84,7 @@ class EmbeddedFeed:
         factory: GatewayFactory | None = None,
         vetter: Vetter | None = None,
         clock: Clock | None = None,
-        on_picture: Callable[[Picture], None] | None = None,
+        on_decision: Callable[[Decision], None] | None = None,
         demand: Demand = everything,
     ) -> None:
         """Remember what to follow.
@@ -100,7 +102,7 @@ class EmbeddedFeed:
             factory: Makes pooled clients; librdkafka if None.
             vetter: Asks addresses; librdkafka if None.
             clock: The system's if None.
-            on_picture: Hears of every picture after it is shown, on the loop's thread; must be quick.
+            on_decision: Hears of every decision after it is shown, on the loop's thread; must be quick.
             demand: Tells whose end offsets must be fresh at this moment.
         """
         self._bootstrap = tuple(bootstrap)
@@ -109,11 +111,14 @@ class EmbeddedFeed:
         self._policy = policy or Policy()
         self._cluster_id = cluster_id
         self._clock = clock or SystemClock()
-        self._on_picture = on_picture
+        self._on_decision = on_decision
         self._demand = demand
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
+        if options.api_timeout_seconds is not None:
+            self._policy = replace(self._policy, offsets_deadline_seconds=options.api_timeout_seconds)
         self._factory = factory or ConfluentGatewayFactory(options, self._policy)
+        self._patient_factory = factory or ConfluentGatewayFactory(options, self._policy, patient=True)
         self._vetter = vetter or LibrdkafkaVetter(options, self._policy)
         self._assembler = Assembler(interest)
         self._named = source_id is not None
@@ -145,17 +150,22 @@ class EmbeddedFeed:
                 # A view that others save too may hold an older id than this source has read.
                 topics = (*snapshot.topics.values(), *(tomb.topic for tomb in snapshot.tombstones.values()))
                 self._last_run_topic_ids = {t.name: t.topic_id for t in topics if t.topic_id is not None}
-                # Whoever plans before the loop shows its first picture must know them, too.
+                # Whoever plans before the loop shows its first decision must know them, too.
                 self._view = replace(self._view, last_run_topic_ids=self._last_run_topic_ids)
             salt = int.from_bytes(os.urandom(4), "big")
-            state = initial_state(self._bootstrap, snapshot=snapshot, cluster_id=self._cluster_id, salt=salt)
+            state = initial_state(
+                self._bootstrap,
+                interest=self._interest,
+                snapshot=snapshot,
+                cluster_id=self._cluster_id,
+                salt=salt,
+            )
             self._calls = ThreadedCalls(
                 self._clock, max_stuck=self._policy.max_stuck_calls, on_error=self._on_call_error
             )
             self._cycle = Cycle(
                 state=state,
                 policy=self._policy,
-                interest=self._interest,
                 factory=self._factory,
                 vetter=self._vetter,
                 calls=self._calls,
@@ -163,6 +173,7 @@ class EmbeddedFeed:
                 persistence=self._store,
                 show=self._show,
                 demand=self._demand,
+                patient_factory=self._patient_factory,
             )
             self._supervisor = Supervisor(self._cycle)
             self._supervisor.start()
@@ -187,25 +198,36 @@ class EmbeddedFeed:
         """See `PartitionFeed.refresh`. Asks on threads of its own; the loop takes the answers in."""
         cycle = self._started()
         deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
-        gateway, serial = self._gateway(cycle, deadline)
-        answer = self._gather({"metadata": lambda: cycle.metadata(gateway)}, "refresh", deadline).get("metadata")
+        gateway, client = self._gateway(cycle, deadline)
+        metadata = partial(ask_metadata, gateway, self._interest, self._policy, self._clock)
+        answer = self._gather({"metadata": metadata}, "refresh", deadline).get("metadata")
         if answer is None or isinstance(answer, MetadataFailure):
             detail = answer.detail if answer else f"no answer within {timeout_seconds:g} s"
             raise self._unreachable(f"metadata could not be refreshed: {detail}")
-        cycle.inbox.put((serial, answer))
+        cycle.inbox.put(CallEnded(client=client, answer=answer))
         self._taken_in(cycle, deadline)
-        asks = [LeaderAsk(leader_id=i, partitions=tps, with_start=True) for i, tps in cycle.leaders().items()]
+        asks = [
+            AskOffsets(leader_id=i, partitions=tps, isolations=self._interest.isolations, with_start=True)
+            for i, tps in cycle.state.leaders.items()
+        ]
         work = {
-            ask.leader_id: partial(ask_offsets, gateway, ask, self._interest.isolations, self._policy) for ask in asks
+            ask.leader_id: partial(
+                ask_offsets,
+                cycle.slow_leaders.get(ask.leader_id) or gateway,
+                replace(ask, patient=cycle.slow_leaders.get(ask.leader_id) is not None),
+                self._policy,
+                self._clock,
+            )
+            for ask in asks
         }
-        answered = self._gather(work, "refresh", deadline)
+        answers = self._gather(work, "refresh", deadline)
         for ask in asks:
             silence = OffsetsAnswer(
                 leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail="no answer in time for a refresh"
             )
-            cycle.inbox.put((serial, answered.get(ask.leader_id, silence)))
+            cycle.inbox.put(CallEnded(client=client, answer=answers.get(ask.leader_id, silence)))
         self._taken_in(cycle, deadline)
-        if cycle.gateway_serial != serial:
+        if cycle.state.client != client:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
         return self.view()
 
@@ -215,7 +237,7 @@ class EmbeddedFeed:
         Raises:
             ConfigError: it does not.
         """
-        _close_soon(self._factory(self._bootstrap))
+        close_soon(self._factory(self._bootstrap))
 
     def vitals(self) -> Vitals:
         """Return how the loop itself is doing; from memory. Thread-safe."""
@@ -224,7 +246,7 @@ class EmbeddedFeed:
             idle_seconds=self._clock.monotonic() - cycle.turned_at if cycle else None,
             stuck_calls=calls.stuck if calls else 0,
             stuck_calls_total=calls.stuck_total if calls else 0,
-            clients_built=cycle.gateway_serial if cycle else 0,
+            clients_built=cycle.state.client if cycle else 0,
             bugs=supervisor.bugs if supervisor else 0,
             state_write_failures=self._store.write_failures if self._store else 0,
         )
@@ -243,8 +265,9 @@ class EmbeddedFeed:
             self._bootstrap_file.stop()
         if self._supervisor is not None:
             self._supervisor.stop()
-        if self._cycle is not None and self._cycle.gateway is not None:
-            _close_soon(self._cycle.gateway)
+        if self._cycle is not None and self._cycle.client is not None:
+            close_soon(self._cycle.client[1])
+            self._cycle.slow_leaders.keep(())
         if self._store is not None:
             self._store.close()
 
@@ -260,7 +283,7 @@ class EmbeddedFeed:
         cycle = self._started()
         deadline = Deadline.after(timeout_seconds, now=self._clock.monotonic())
         gateway, _ = self._gateway(cycle, deadline)
-        leader_of = {tp: leader for leader, tps in cycle.leaders().items() for tp in tps}
+        leader_of = {tp: leader for leader, tps in cycle.state.leaders.items() for tp in tps}
         groups: dict[tuple[BrokerId, OffsetSpec], list[TopicPartition]] = {}
         for tp, value in wanted.items():
             if tp in leader_of:
@@ -331,18 +354,18 @@ class EmbeddedFeed:
             with attempt:
                 store.open()
 
-    def _show(self, picture: Picture) -> None:
+    def _show(self, decision: Decision) -> None:
         """Runs: the loop's thread."""
         mono_to_wall = self._clock.wall() - self._clock.monotonic()
-        view = self._assembler.assemble(picture, mono_to_wall=mono_to_wall)
+        view = self._assembler.assemble(decision, mono_to_wall=mono_to_wall)
         if self._last_run_topic_ids:
             view = replace(view, last_run_topic_ids=self._last_run_topic_ids)
         with self._changed:
             self._view = view
-            self._confirmed_at = picture.state.confirmed_at
+            self._confirmed_at = decision.state.confirmed_at
             self._changed.notify_all()
-        if self._on_picture is not None:
-            self._on_picture(picture)
+        if self._on_decision is not None:
+            self._on_decision(decision)
 
     def _on_call_error(self, key: str, error: Exception) -> None:
         if self._supervisor is not None:
@@ -357,10 +380,9 @@ class EmbeddedFeed:
         """Wait for the first living broker's client."""
         version = -1
         while True:
-            # The number first: a client built in between is paired with an old number, and its answers are dropped.
-            serial, gateway = cycle.gateway_serial, cycle.gateway
-            if gateway is not None and cycle.state.snapshot is not None:
-                return gateway, serial
+            if (client := cycle.client) is not None and cycle.state.snapshot is not None:
+                number, gateway = client
+                return gateway, number
             remaining = deadline.remaining(self._clock.monotonic())
             if remaining <= 0:
                 raise self._unreachable("no living broker was found in time")
@@ -394,11 +416,6 @@ class EmbeddedFeed:
 
     def _unreachable(self, what: str) -> KafkaUnreachableError:
         return KafkaUnreachableError(f"{what}; {verdicts(self.view())}")
-
-
-def _close_soon(gateway: Gateway) -> None:
-    """Close on a thread of its own: closing may wait for a slow resolver."""
-    threading.Thread(target=gateway.close, name="kafka-discovery close", daemon=True).start()
 
 
 def _spec(value: int, *, by_timestamp: bool) -> OffsetSpec:

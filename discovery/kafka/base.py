@@ -33,7 +33,32 @@ class OffsetAndEpoch:
     leader_epoch: int | None = None
 
 
-class Gateway(Protocol):
+class ListsOffsets(Protocol):
+    """A client that is asked for offsets alone."""
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        timeout_seconds: float,
+    ) -> Mapping[TopicPartition, OffsetAndEpoch]:
+        """Ask for one offset per partition; callers pass the partitions of *one* leader.
+
+        Returns:
+            Offsets >= 0, and NO_RECORD for a timestamp after the last record. A partition whose offset is unknown
+            (dead leader, error) is absent.
+
+        Raises:
+            GatewayError: nothing was answered at all.
+
+        Runs: a worker thread of the loop; blocks <= timeout_seconds + 1.
+        """
+        ...
+
+
+class Gateway(ListsOffsets, Protocol):
     """One client bootstrapped with a list of vetted addresses. Thread-safe; never retries by itself."""
 
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
@@ -54,27 +79,6 @@ class Gateway(Protocol):
         self, topics: Collection[TopicName], *, timeout_seconds: float
     ) -> Mapping[TopicName, TopicId]:
         """Ask for topic ids. Unknown or unanswered topics are absent.
-
-        Raises:
-            GatewayError: nothing was answered at all.
-
-        Runs: a worker thread of the loop; blocks <= timeout_seconds + 1.
-        """
-        ...
-
-    def list_offsets(
-        self,
-        partitions: Collection[TopicPartition],
-        spec: OffsetSpec,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-        timeout_seconds: float,
-    ) -> Mapping[TopicPartition, OffsetAndEpoch]:
-        """Ask for one offset per partition; callers pass the partitions of *one* leader.
-
-        Returns:
-            Offsets >= 0, and NO_RECORD for a timestamp after the last record. A partition whose offset is unknown
-            (dead leader, error) is absent.
 
         Raises:
             GatewayError: nothing was answered at all.

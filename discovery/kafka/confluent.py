@@ -28,7 +28,7 @@ from discovery.core.policy import Policy
 from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
-from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
+from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client, milliseconds
 from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ _LOOK_UP_SECONDS = 3.0
 """How much longer than we do librdkafka may wait for offsets. Its look-up of leaders runs on the caller's thread, can
 take a second beside a metadata answer of 50 000 partitions, and the process crashes where the timeout ends first."""
 _LATE_SECONDS = 30.0
+_LONGEST_FIRST_ANSWER = 300_000
+"""Milliseconds; librdkafka refuses more for `api.version.request.timeout.ms`."""
 _ISOLATION = {
     Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
     Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
@@ -231,17 +233,21 @@ class ConfluentGatewayFactory:
 
     options: ClientOptions
     policy: Policy
+    patient: bool = False
+    """For brokers known to be slow: a connection is given the deadline of offsets for every answer, its first too."""
 
     def __call__(self, bootstrap: Sequence[BrokerAddress]) -> ConfluentGateway:
         """See `GatewayFactory.__call__`."""
-        return ConfluentGateway(
-            client_properties(
-                self.options,
-                bootstrap,
-                connect_timeout_seconds=self.policy.connect_timeout_seconds,
-                request_timeout_seconds=self.policy.request_timeout_seconds,
-            )
+        policy, patience = self.policy, self.policy.offsets_deadline_seconds
+        properties = client_properties(
+            self.options,
+            bootstrap,
+            connect_timeout_seconds=patience if self.patient else policy.connect_timeout_seconds,
+            request_timeout_seconds=patience if self.patient else policy.request_timeout_seconds,
         )
+        if self.patient:
+            properties["api.version.request.timeout.ms"] = min(milliseconds(patience), _LONGEST_FIRST_ANSWER)
+        return ConfluentGateway(properties)
 
 
 def _known_cluster(client: AdminClient) -> str | None:

@@ -1,43 +1,98 @@
-"""Questions to one leader, put together into one answer."""
+"""Questions put to Kafka, each turned into one answer; silence and errors are answers, too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from discovery.core.answers import OffsetsAnswer
-from discovery.core.errors import GatewayError
-from discovery.core.model import Isolation, PartitionOffsets, TopicPartition
+import structlog
+
+from discovery.core.answers import MetadataAnswer, MetadataFailure, OffsetsAnswer, TopicIdsAnswer
+from discovery.core.clock import Clock
+from discovery.core.errors import FailureKind, GatewayError
+from discovery.core.interest import Interest
+from discovery.core.model import Isolation, PartitionOffsets, TopicName, TopicPartition
 from discovery.core.policy import Policy
-from discovery.kafka.base import EARLIEST, LATEST, Gateway, OffsetAndEpoch
-from discovery.loop.offsets import LeaderAsk
+from discovery.core.questions import AskOffsets
+from discovery.kafka.base import EARLIEST, LATEST, Gateway, ListsOffsets, OffsetAndEpoch, OffsetSpec
 
-_Answered = Mapping[TopicPartition, OffsetAndEpoch]
+_Reported = Mapping[TopicPartition, OffsetAndEpoch]
+_log = structlog.get_logger("discovery.loop")
 
 
-def ask_offsets(gateway: Gateway, ask: LeaderAsk, isolations: Sequence[Isolation], policy: Policy) -> OffsetsAnswer:
+def ask_metadata(
+    gateway: Gateway, interest: Interest, policy: Policy, clock: Clock
+) -> MetadataAnswer | MetadataFailure:
+    """Ask for brokers and the followed topics.
+
+    Runs: a worker's or a waiter's thread; blocks <= 2 x request timeout.
+    """
+    began = clock.monotonic()
+    try:
+        answer = gateway.fetch_metadata(interest.asked_topics, timeout_seconds=policy.request_timeout_seconds)
+    except GatewayError as error:
+        return MetadataFailure(kind=error.kind, detail=error.detail, elapsed_seconds=clock.monotonic() - began)
+    return replace(answer, elapsed_seconds=clock.monotonic() - began)
+
+
+def ask_topic_ids(gateway: Gateway, topics: Collection[TopicName], policy: Policy, clock: Clock) -> TopicIdsAnswer:
+    """Ask for topic ids; unknown is never a blocker.
+
+    Runs: a worker of the loop; blocks <= request timeout + 1 s.
+    """
+    asked_at = clock.monotonic()
+    try:
+        ids = gateway.describe_topic_ids(topics, timeout_seconds=policy.request_timeout_seconds)
+    except GatewayError as error:
+        if error.kind is FailureKind.BUG:
+            raise
+        _log.debug("topic_ids_unknown", error=error.detail)
+        ids = {}
+    return TopicIdsAnswer(topic_ids=ids, asked_at=asked_at)
+
+
+def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Clock) -> OffsetsAnswer:
     """Ask one leader for the ends, and the starts where wanted; silence is an answer with nothing in it.
 
     A partition counts as answered only with all ends asked for: a start alone plans nothing.
 
-    Runs: a worker of the loop; blocks <= (isolations + 1) x (offsets timeout + 1 s).
+    Runs: a worker of the loop; blocks <= (isolations + 1) x (timeout + 1 s), the timeout being that of slow leaders
+    or of the others.
     """
-    timeout = policy.offsets_timeout_seconds
+    timeout = policy.offsets_deadline_seconds if ask.patient else policy.offsets_timeout_seconds
+    elapsed = [0.0]
+
+    def request(
+        partitions: tuple[TopicPartition, ...], spec: OffsetSpec, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> _Reported:
+        began = clock.monotonic()
+        try:
+            return client.list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout)
+        finally:
+            elapsed.append(clock.monotonic() - began)
+
     try:
-        ends = {
-            isolation: gateway.list_offsets(ask.partitions, LATEST, isolation=isolation, timeout_seconds=timeout)
-            for isolation in isolations
-        }
-        answered = frozenset.intersection(*(frozenset(one) for one in ends.values()))
-        starts: _Answered = {}
-        if ask.with_start and answered:
-            starts = gateway.list_offsets(tuple(answered), EARLIEST, timeout_seconds=timeout)
+        ends = {isolation: request(ask.partitions, LATEST, isolation) for isolation in ask.isolations}
+        known = frozenset.intersection(*(frozenset(one) for one in ends.values()))
+        starts = request(tuple(known), EARLIEST) if ask.with_start and known else {}
     except GatewayError as error:
-        return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail=error.detail)
-    offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in answered}
-    detail = "" if len(offsets) == len(ask.partitions) else _why(offsets, timeout)
-    return OffsetsAnswer(leader_id=ask.leader_id, asked=ask.partitions, offsets=offsets, detail=detail)
+        return OffsetsAnswer(
+            leader_id=ask.leader_id,
+            asked=ask.partitions,
+            offsets={},
+            detail=error.detail,
+            elapsed_seconds=max(elapsed),
+        )
+    offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in known}
+    return OffsetsAnswer(
+        leader_id=ask.leader_id,
+        asked=ask.partitions,
+        offsets=offsets,
+        detail="" if len(offsets) == len(ask.partitions) else _why(offsets, timeout),
+        elapsed_seconds=max(elapsed),
+    )
 
 
 def _why(offsets: Mapping[TopicPartition, PartitionOffsets], timeout_seconds: float) -> str:
-    """Say what silence can mean: of many partitions some may come too late, where others say who leads no more."""
+    """Say what silence can mean: of many partitions some may be late, where others say who leads no more."""
     late = f"no answer within {timeout_seconds:g} s"
     return f"{late}, or it does not lead it now" if offsets else late
 

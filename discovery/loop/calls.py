@@ -33,10 +33,6 @@ class Calls(Protocol):
         """Give up the calls that ran out of time since the last question, and name them."""
         ...
 
-    def running(self, key: str) -> bool:
-        """Tell whether a call with this key is on its way."""
-        ...
-
 
 @dataclass(slots=True)
 class _Call:
@@ -93,11 +89,6 @@ class ThreadedCalls:
                 self._stuck.add(id(call))
                 self.stuck_total += 1
         return tuple(StuckCall(name=call.key, seconds=now - call.started_at) for call in late)
-
-    def running(self, key: str) -> bool:
-        """See `Calls.running`."""
-        with self._lock:
-            return key in self._current
 
     def _run(self, call: _Call, work: Callable[[], object]) -> None:
         try:

@@ -13,10 +13,11 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import Isolation
 from discovery.core.policy import Policy
+from discovery.core.questions import Wanted
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
-from discovery.loop.cycle import Picture
-from discovery.loop.demand import Demand, Wanted, nothing
+from discovery.core.decide import Decision
+from discovery.loop.demand import Demand, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
 
@@ -31,10 +32,10 @@ EVERYTHING = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A view and the picture it was made from: one moment of one loop."""
+    """A view and the decision it was made from: one moment of one loop."""
 
     view: FeedView
-    picture: Picture | None
+    decision: Decision | None
 
 
 class FeedMaker(Protocol):
@@ -47,7 +48,7 @@ class FeedMaker(Protocol):
         *,
         state_dir: Path | None,
         name: str,
-        on_picture: Callable[[Picture], None],
+        on_decision: Callable[[Decision], None],
         demand: Demand,
     ) -> EmbeddedFeed:
         """Build it; does no I/O."""
@@ -67,7 +68,7 @@ def make_feed(
     *,
     state_dir: Path | None,
     name: str,
-    on_picture: Callable[[Picture], None],
+    on_decision: Callable[[Decision], None],
     demand: Demand,
 ) -> EmbeddedFeed:
     """See `FeedMaker`: the real one, over librdkafka."""
@@ -79,7 +80,7 @@ def make_feed(
         state_dir=state_dir,
         source_id=name,
         cluster_id=settings.pin,
-        on_picture=on_picture,
+        on_decision=on_decision,
         demand=demand,
     )
 
@@ -99,7 +100,7 @@ def check_clients(settings: Settings, names: Iterable[str], maker: FeedMaker) ->
                 settings.policy(name),
                 state_dir=None,
                 name=name,
-                on_picture=lambda _: None,
+                on_decision=lambda _: None,
                 demand=nothing,
             ).check()
         except ConfigError as error:
@@ -120,10 +121,10 @@ class Cluster:
         self.counts = Counts()
         self.timeline = Timeline(events_max)
         self.on_change: Callable[[], None] = lambda: None
-        """Called on the loop's thread after every picture; the hub sets it."""
+        """Called on the loop's thread after every decision; the hub sets it."""
         self._clock = clock
         self._maker = maker
-        self._latest: tuple[FeedView, Picture, float] | None = None
+        self._latest: tuple[FeedView, Decision, float] | None = None
         self._readers: dict[Interest, float] = {}
         """When each was last asked for; event loop's thread."""
         self._wanted: tuple[float, Wanted] = (float("-inf"), ())
@@ -208,10 +209,10 @@ class Cluster:
         """Return what the loop shows, with the age of this moment; None before it was started."""
         latest, feed = self._latest, self._feed
         if latest is not None:
-            view, picture, at = latest
+            view, decision, at = latest
             age_seconds = view.age_seconds + self._clock.monotonic() - at
-            return Shown(view=replace(view, age_seconds=age_seconds), picture=picture)
-        return Shown(view=feed.view(), picture=None) if feed is not None else None
+            return Shown(view=replace(view, age_seconds=age_seconds), decision=decision)
+        return Shown(view=feed.view(), decision=None) if feed is not None else None
 
     def vitals(self) -> Vitals:
         """Return how the loop is doing."""
@@ -222,11 +223,11 @@ class Cluster:
         return None if monotonic is None else self._clock.wall() - self._clock.monotonic() + monotonic
 
     def _begin(self, settings: ClusterSettings, policy: Policy, state_dir: Path | None) -> EmbeddedFeed:
-        def hear(picture: Picture) -> None:
+        def hear(decision: Decision) -> None:
             if self._speaker is feed:  # one that was replaced may have a last word
-                self._hear(feed, picture)
+                self._hear(feed, decision)
 
-        feed = self._maker(settings, policy, state_dir=state_dir, name=self.name, on_picture=hear, demand=self.demand)
+        feed = self._maker(settings, policy, state_dir=state_dir, name=self.name, on_decision=hear, demand=self.demand)
         self._speaker = feed
         try:
             feed.start()
@@ -237,20 +238,20 @@ class Cluster:
         feed.wait(0, _FIRST_TURN_SECONDS)
         return feed
 
-    def _hear(self, feed: EmbeddedFeed, picture: Picture) -> None:
+    def _hear(self, feed: EmbeddedFeed, decision: Decision) -> None:
         """Runs: the loop's thread."""
         wall = self._clock.wall()
-        self.counts.take(picture, wall=wall, deadline_seconds=self.policy.request_timeout_seconds)
-        if picture.events:
-            self.timeline.add(picture.events, wall=wall)
-            self._forget(picture)
+        self.counts.take(decision, wall=wall, deadline_seconds=self.policy.request_timeout_seconds)
+        if decision.events:
+            self.timeline.add(decision.events, wall=wall)
+            self._forget(decision)
         view = feed.view()
         before = self._latest
         if view.generation or before is None or not before[0].generation:  # a change of settings keeps the last view
-            self._latest = (view, picture, self._clock.monotonic())
+            self._latest = (view, decision, self._clock.monotonic())
         self.on_change()
 
-    def _forget(self, picture: Picture) -> None:
-        snapshot = picture.state.snapshot
+    def _forget(self, decision: Decision) -> None:
+        snapshot = decision.state.snapshot
         if snapshot is not None:
-            self.counts.forget(frozenset(map(str, picture.state.addresses)), frozenset(map(str, snapshot.topics)))
+            self.counts.forget(frozenset(map(str, decision.state.addresses)), frozenset(map(str, snapshot.topics)))

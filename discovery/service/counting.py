@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from discovery.core.answers import Answer, MetadataAnswer, MetadataFailure, ProbeOutcome
+from discovery.core.decide import Decision
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
 from discovery.core.model import TopicName, Verdict
-from discovery.loop.cycle import Picture
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 OUTCOMES = ("success", *(kind.value for kind in FailureKind))
@@ -33,14 +33,14 @@ class Counts:
     """Partitions by topic, as of the last event."""
     last_success_wall: float | None = None
 
-    def take(self, picture: Picture, *, wall: float, deadline_seconds: float) -> None:
-        """Count what a picture brought.
+    def take(self, decision: Decision, *, wall: float, deadline_seconds: float) -> None:
+        """Count what a decision brought.
 
         Runs: the loop's thread; O(answers).
         """
-        for answer in picture.answers:
+        for answer in decision.taken:
             self._answer(answer, wall, deadline_seconds)
-        for event in picture.events:
+        for event in decision.events:
             self.events[event.kind.value] += 1
             if event.kind is EventKind.SHRINK_BLOCKED:
                 self.shrink_blocked["brokers" if event.subject == "brokers" else "partitions"] += 1
@@ -48,9 +48,9 @@ class Counts:
             elif event.kind is EventKind.CLUSTER_MISMATCH:
                 self.disagreements["cluster_id"] += 1
             elif event.kind is EventKind.PARTITIONS_ADDED:
-                self.partitions_added[event.subject] += _size(picture, event.subject) - self.sizes[event.subject]
-        if picture.events and picture.state.snapshot is not None:
-            self.sizes = Counter({name: len(t.partitions) for name, t in picture.state.snapshot.topics.items()})
+                self.partitions_added[event.subject] += _size(decision, event.subject) - self.sizes[event.subject]
+        if decision.events and decision.state.snapshot is not None:
+            self.sizes = Counter({name: len(t.partitions) for name, t in decision.state.snapshot.topics.items()})
 
     def forget(self, addresses: frozenset[str], topics: frozenset[str]) -> None:
         """Drop the series of addresses and topics that are no more; `addresses` and `topics` are those that are."""
@@ -73,6 +73,6 @@ class Counts:
             self.duration_buckets[bucket] += 1
 
 
-def _size(picture: Picture, topic: str) -> int:
-    known = picture.state.snapshot.topics.get(TopicName(topic)) if picture.state.snapshot else None
+def _size(decision: Decision, topic: str) -> int:
+    known = decision.state.snapshot.topics.get(TopicName(topic)) if decision.state.snapshot else None
     return len(known.partitions) if known else 0

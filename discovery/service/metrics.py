@@ -139,7 +139,7 @@ class _Scrape:
         self._cluster = cluster
         self._made = made
         self._view = shown.view if shown else None
-        self._state = shown.picture.state if shown and shown.picture else None
+        self._state = shown.decision.state if shown and shown.decision else None
         self._counts: Counts = cluster.counts
 
     def fill(self) -> None:

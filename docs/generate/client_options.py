@@ -18,6 +18,7 @@ decides how it is read, whatever `type` says: PEM, PKCS12, or JKS and JCEKS (Jav
 of librdkafka's own, `ssl.ca.location`, `ssl.certificate.location` and `ssl.key.location`, are paths on
 every host instead."""
 _COMPOSED = {
+    "default.api.timeout.ms": "how long a slow leader may take to report offsets, 1000..3600000; 60000 by default",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule",
     "sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler, OAuthBearerUnsecuredLoginCallbackHandler",
     "sasl.oauthbearer.jwt.retriever.class": "DefaultJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever",

@@ -14,7 +14,7 @@ from discovery.core.answers import (
 )
 from discovery.core.backoff import fraction_of, full_jitter
 from discovery.core.budget import Deadline
-from discovery.core.decide import Announce, Persist, Publish, decide
+from discovery.core.decide import Decision, Persist, decide
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
 from discovery.core.model import (
@@ -30,7 +30,7 @@ from discovery.core.model import (
     Verdict,
 )
 from discovery.core.quarantine import due
-from discovery.core.state import State, initial_state
+from discovery.core.state import initial_state
 from discovery.core.verdict import conclude
 from discovery.store.codec import Saved, decode, encode
 from tests.unit.core.core_values import POLICY, address, brokers
@@ -85,8 +85,8 @@ ANSWERS: st.SearchStrategy[Answer] = st.one_of(
 TURNS = st.lists(st.tuples(st.floats(0, 30), st.lists(ANSWERS, max_size=4)), max_size=25)
 
 
-def check_step(before: Snapshot | None, state: State, instructions: tuple[object, ...]) -> None:
-    after = state.snapshot
+def check_step(before: Snapshot | None, decision: Decision) -> None:
+    after = decision.state.snapshot
     if before is None:
         assert after is None or (after.brokers and after.generation == 1)
         return
@@ -94,11 +94,9 @@ def check_step(before: Snapshot | None, state: State, instructions: tuple[object
     assert after.brokers, "a good view was replaced by an empty one"
     assert after.cluster_id == before.cluster_id
     assert after.generation >= before.generation
-    changed = any(isinstance(i, Publish) for i in instructions)
+    changed = any(isinstance(i, Persist) for i in decision.instructions)
     assert changed == (after.generation > before.generation)
-    recreated = {
-        i.event.subject for i in instructions if isinstance(i, Announce) and i.event.kind is EventKind.TOPIC_RECREATED
-    }
+    recreated = {event.subject for event in decision.events if event.kind is EventKind.TOPIC_RECREATED}
     for name, old in before.topics.items():
         new = after.topics.get(name)
         if new is None:
@@ -121,12 +119,10 @@ def test_given_any_answers_in_any_order_when_decided_then_nothing_good_is_lost(
             before = state.snapshot
             decision = decide(state, [one] if one is not None else [], POLICY, now=now, wall=now)
             state = decision.state
-            check_step(before, state, decision.instructions)
+            check_step(before, decision)
             assert pin in (None, state.pin), "a pin changed"
             pin = state.pin
             assert decision.sentence
-            order = [i for i in decision.instructions if isinstance(i, Persist | Publish)]
-            assert [type(i) for i in order] in ([], [Persist, Publish])
         assert all(state.addresses[a].alive for a in state.living)
         assert state.configured == tuple(address(n) for n in configured)
         assert set(state.configured) <= state.addresses.keys(), "a configured address was forgotten"

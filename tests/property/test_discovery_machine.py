@@ -4,12 +4,13 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from discovery.core.decide import Decision
 from discovery.core.diff import EventKind
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, LoopState, Snapshot, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
-from discovery.loop.cycle import Cycle, Picture
+from discovery.loop.cycle import Cycle
 from discovery.store.codec import Saved, decode, encode
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
@@ -49,16 +50,15 @@ class DiscoveryMachine(RuleBasedStateMachine):
         self.foreign: set[int] = set()
         self.disk = Disk()
         self.last: Snapshot | None = None
-        self.pictures: list[Picture] = []
+        self.decisions: list[Decision] = []
         self.start()
         self.run(5.0)
 
     def start(self) -> None:
-        state = initial_state(self.configured, snapshot=self.disk.load(), salt=11)
+        state = initial_state(self.configured, interest=Interest(topics=(TOPIC,)), snapshot=self.disk.load(), salt=11)
         self.cycle = Cycle(
             state=state,
             policy=Policy(),
-            interest=Interest(topics=(TOPIC,)),
             factory=FakeGatewayFactory(self.network),
             vetter=FakeVetter(self.network),
             calls=InlineCalls(),
@@ -67,11 +67,11 @@ class DiscoveryMachine(RuleBasedStateMachine):
             show=self.show,
         )
 
-    def show(self, picture: Picture) -> None:
-        """Check every picture against the one before: the promises hold at each step, not only at the end."""
-        self.pictures = [picture]
-        new, old = picture.state.snapshot, self.last
-        kinds = {event.kind for event in picture.events}
+    def show(self, decision: Decision) -> None:
+        """Check every decision against the one before: promises hold at each step, not only at the end."""
+        self.decisions = [decision]
+        new, old = decision.state.snapshot, self.last
+        kinds = {event.kind for event in decision.events}
         if old is not None:
             assert new is not None
             assert new.brokers
@@ -208,7 +208,7 @@ class DiscoveryMachine(RuleBasedStateMachine):
             self.cluster.create_topic(TOPIC, max(2, self.held_without_id()))
         self.run(SETTLED_SECONDS)
         snapshot = self.cycle.state.snapshot
-        assert self.cycle.state.loop_state is LoopState.FRESH, self.pictures[-1].sentence
+        assert self.cycle.state.loop_state is LoopState.FRESH, self.decisions[-1].sentence
         assert snapshot is not None
         assert {b.broker_id for b in snapshot.brokers} == self.cluster.listed
         assert not snapshot.tombstones
@@ -216,10 +216,10 @@ class DiscoveryMachine(RuleBasedStateMachine):
         served = snapshot.topics[TOPIC]
         assert [p.leader_id for p in served.partitions] == [p.leader for p in truth.partitions]
         assert served.topic_id == truth.topic_id
-        offsets = self.pictures[-1].book.offsets
+        offsets = self.decisions[-1].state.offsets.offsets
         seen = [offsets[TopicPartition(TOPIC, p.partition)].high_watermark for p in served.partitions]
         assert seen == [p.end for p in truth.partitions]
-        assert not self.pictures[-1].book.unanswered
+        assert not self.decisions[-1].state.offsets.unanswered
         dead = [a for a, known in self.cycle.state.addresses.items() if not known.alive]
         assert all(self.network.owners[a][0] is self.other for a in dead), dead
 

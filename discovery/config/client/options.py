@@ -14,6 +14,7 @@ from discovery.core.errors import ConfigError, StateError
 from discovery.core.model import Isolation
 
 PREFIX = "kafka."
+_API_TIMEOUT = "default.api.timeout.ms"
 _CIPHERS, _PROTOCOLS = "ssl.cipher.suites", "ssl.enabled.protocols"
 
 
@@ -28,6 +29,8 @@ class ClientOptions:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     without_effect: Mapping[str, str] = field(default_factory=dict)
     """Accepted names that change nothing here, with the reason; worth one log line."""
+    api_timeout_seconds: float | None = None
+    """How long a slow leader may take to report offsets; None: the default of discovery."""
     stores: tuple[StoreFile, ...] = ()
     """Key and trust stores still to be read, by `material.open_stores`; before that no client can be made."""
 
@@ -78,6 +81,7 @@ def map_client_options(given: Mapping[str, str]) -> ClientOptions:
     return ClientOptions(
         librdkafka=properties,
         isolation=isolation,
+        api_timeout_seconds=int(_checked(_API_TIMEOUT, plain[_API_TIMEOUT])) / 1_000 if _API_TIMEOUT in plain else None,
         stores=stores.files,
         without_effect=_without_effect(plain),
     )

@@ -47,7 +47,7 @@ STORES = frozenset({
 
 COMPOSED = frozenset({
     "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class",
-    "ssl.cipher.suites", "ssl.enabled.protocols",
+    "default.api.timeout.ms", "ssl.cipher.suites", "ssl.enabled.protocols",
 })  # fmt: skip
 """Translated together with others, or value by value."""
 
@@ -61,7 +61,6 @@ WITHOUT_EFFECT = {
     "allow.auto.create.topics": "asking for a topic never creates it here",
     "auto.commit.interval.ms": "offsets live in the checkpoint",
     "auto.include.jmx.reporter": _METRICS,
-    "default.api.timeout.ms": "every call of discovery has its own limit; see startupTimeout",
     "enable.metrics.push": _METRICS,
     "exclude.internal.topics": "internal topics are read only when subscribed by name",
     "group.instance.id": _GROUP,
@@ -147,6 +146,7 @@ TLS_13_SUITES = ("TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256", "TLS_EMPTY_RENEGOTI
 
 _MAX_INT = 2_147_483_647
 RANGES = {
+    "default.api.timeout.ms": (1_000, 3_600_000),
     "broker.address.ttl": (0, 86_400_000),
     "connections.max.idle.ms": (0, _MAX_INT),
     "fetch.error.backoff.ms": (0, 300_000),

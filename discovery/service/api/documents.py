@@ -30,7 +30,7 @@ def condition(verdict: Verdict | None) -> str:
 
 def snapshot_document(cluster: Cluster, shown: Shown) -> dict[str, Any]:
     """Return the agreed view: changes only with the generation, so it can be kept by it."""
-    snapshot = shown.picture.state.snapshot if shown.picture else None
+    snapshot = shown.decision.state.snapshot if shown.decision else None
     return {
         "cluster": cluster.name,
         "epoch": cluster.epoch,
@@ -57,7 +57,7 @@ def brokers_document(cluster: Cluster, shown: Shown) -> dict[str, Any]:
 
 def topic_document(cluster: Cluster, shown: Shown, name: TopicName) -> dict[str, Any] | None:
     """Return one topic with offsets and parked partitions, or None where nobody knows it."""
-    snapshot = shown.picture.state.snapshot if shown.picture else None
+    snapshot = shown.decision.state.snapshot if shown.decision else None
     tomb = snapshot.tombstones.get(name) if snapshot else None
     topic = snapshot.topics.get(name) if snapshot else None
     if snapshot is None or (topic is None and tomb is None):
@@ -182,7 +182,7 @@ def _topic(topic: TopicMetadata) -> dict[str, Any]:
 
 
 def _address(cluster: Cluster, shown: Shown, address: BrokerAddress, report: AddressReport) -> dict[str, Any]:
-    state = shown.picture.state if shown.picture else None
+    state = shown.decision.state if shown.decision else None
     known = state.addresses.get(address, _UNASKED) if state else _UNASKED
     listed = state.snapshot.brokers if state and state.snapshot else ()
     broker = next((b for b in listed if b.address == address), None)

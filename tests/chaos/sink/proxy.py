@@ -1,11 +1,14 @@
 """A byte-level proxy before real brokers that loses, delays, repeats or replaces single requests and replies.
 
+Besides, all answers of a broker may be made slow.
+
 Clients find it by metadata: in the answers that name brokers, each broker's port is replaced by the proxy's for it,
 which keeps every length. Everything else passes untouched, except what a rule takes out: the next so many requests of
 one kind. Loopback only.
 """
 
 import contextlib
+import queue
 import socket
 import struct
 import threading
@@ -73,6 +76,8 @@ class KafkaProxy:
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._brokers = {number: int(address.rpartition(":")[2]) for number, address in addresses.items()}
         self._listeners: dict[int, socket.socket] = {}
+        self.slow: dict[int, float] = {}
+        """Seconds by which each answer of a broker comes later, the first of a connection too; may change any time."""
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -128,7 +133,7 @@ class KafkaProxy:
         with contextlib.suppress(OSError), client, self._upstream(number) as upstream:
             self._sockets += [client, upstream]
             waiting: dict[bytes, tuple[int, Rule | None]] = {}
-            self._spawn(lambda: self._replies(client, upstream, waiting))
+            self._spawn(lambda: self._replies(client, upstream, waiting, number))
             for frame in frames(client):
                 self._request(frame, client, upstream, waiting, number)
         for end in (client, upstream):
@@ -180,8 +185,14 @@ class KafkaProxy:
             rule.delivered.set()
 
     def _replies(
-        self, client: socket.socket, upstream: socket.socket, waiting: dict[bytes, tuple[int, Rule | None]]
+        self,
+        client: socket.socket,
+        upstream: socket.socket,
+        waiting: dict[bytes, tuple[int, Rule | None]],
+        number: int,
     ) -> None:
+        sending: queue.SimpleQueue[tuple[float, bytes] | None] = queue.SimpleQueue()
+        self._spawn(lambda: self._send_later(client, sending))
         with contextlib.suppress(OSError):
             for frame in frames(upstream):
                 api, rule = waiting.pop(frame[:4], (-1, None))
@@ -193,10 +204,19 @@ class KafkaProxy:
                     frame = patched_offsets(frame, rule.answer)  # noqa: PLW2901 - the same answer with an error
                 if api in {Api.METADATA, Api.FIND_COORDINATOR}:
                     frame = self._renamed(frame)  # noqa: PLW2901 - the same answer with our ports
-                _send(client, frame)
-        for end in (client, upstream):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                sending.put((time.monotonic() + self.slow.get(number, 0.0), frame))
+        sending.put(None)
+        with contextlib.suppress(OSError):
+            upstream.shutdown(socket.SHUT_RDWR)
+
+    def _send_later(self, client: socket.socket, sending: "queue.SimpleQueue[tuple[float, bytes] | None]") -> None:
+        """Send each answer at its time: a slow broker answers late, and not fewer requests a second."""
+        with contextlib.suppress(OSError):
+            while (item := sending.get()) is not None:
+                self._stopping.wait(max(0.0, item[0] - time.monotonic()))
+                _send(client, item[1])
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
 
     def _renamed(self, frame: bytes) -> bytes:
         for number, port in self._brokers.items():

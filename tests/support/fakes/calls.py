@@ -16,7 +16,3 @@ class InlineCalls:
     def overdue(self) -> tuple[StuckCall, ...]:
         """See `Calls.overdue`: nothing ever is."""
         return ()
-
-    def running(self, key: str) -> bool:
-        """See `Calls.running`: everything is over when it returns."""
-        return False

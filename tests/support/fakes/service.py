@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from discovery.config.clock import SystemClock
 from discovery.config.provenance import Effective
 from discovery.config.settings import ClusterSettings, Settings
+from discovery.core.decide import Decision
 from discovery.core.policy import Policy
 from discovery.feed.embedded import EmbeddedFeed
-from discovery.loop.cycle import Picture
 from discovery.loop.demand import Demand
 from discovery.service.app import api_app, probe_app
 from discovery.service.cluster import FeedMaker, interest_of
@@ -47,7 +47,7 @@ class FakeMaker:
         *,
         state_dir: Path | None,
         name: str,
-        on_picture: Callable[[Picture], None],
+        on_decision: Callable[[Decision], None],
         demand: Demand,
     ) -> EmbeddedFeed:
         return EmbeddedFeed(
@@ -59,7 +59,7 @@ class FakeMaker:
             cluster_id=settings.pin,
             factory=FakeGatewayFactory(self.network),
             vetter=FakeVetter(self.network),
-            on_picture=on_picture,
+            on_decision=on_decision,
             demand=demand,
         )
 

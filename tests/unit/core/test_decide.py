@@ -1,5 +1,5 @@
 from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
-from discovery.core.decide import Announce, Persist, Publish, RebuildClient
+from discovery.core.decide import Decision, Persist, RebuildClient
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
 from discovery.core.model import BrokerId, LoopState, TopicId, TopicName, TopicPartition, Verdict
@@ -22,8 +22,8 @@ from tests.unit.core.core_values import (
 )
 
 
-def kinds(instructions: tuple[object, ...]) -> list[EventKind]:
-    return [i.event.kind for i in instructions if isinstance(i, Announce)]
+def kinds(decision: Decision) -> list[EventKind]:
+    return [event.kind for event in decision.events]
 
 
 def test_given_two_agreeing_addresses_when_probed_then_the_cluster_is_pinned_and_a_client_is_built() -> None:
@@ -33,12 +33,11 @@ def test_given_two_agreeing_addresses_when_probed_then_the_cluster_is_pinned_and
     assert [i.bootstrap for i in decision.instructions if isinstance(i, RebuildClient)] == [(address(1), address(2))]
 
 
-def test_given_the_first_trusted_answer_when_taken_then_it_is_persisted_before_it_is_published() -> None:
+def test_given_the_first_trusted_answer_when_taken_then_it_is_persisted() -> None:
     state = initial_state([address(1)])
     state = run(state, alive(1, 1)).state
     decision = run(state, answer(1, topics=(topic(),)))
-    order = [type(i) for i in decision.instructions if isinstance(i, Persist | Publish)]
-    assert order == [Persist, Publish]
+    assert decision.instructions == (Persist(snapshot_of(decision.state)),)
     assert decision.state.loop_state is LoopState.FRESH
 
 
@@ -59,7 +58,7 @@ def test_given_a_majority_when_one_address_belongs_to_another_cluster_then_it_is
     assert decision.state.pin == OURS
     assert decision.state.addresses[address(3)].verdict is Verdict.FOREIGN_CLUSTER
     assert address(3) not in decision.state.living
-    assert EventKind.CLUSTER_MISMATCH in kinds(decision.instructions)
+    assert EventKind.CLUSTER_MISMATCH in kinds(decision)
 
 
 def test_given_a_pinned_view_when_an_answer_comes_from_another_cluster_then_it_is_dropped_and_the_client_rebuilt() -> (
@@ -117,7 +116,7 @@ def test_given_more_partitions_when_reported_then_they_are_published_and_announc
     state = settled(3, topic(partitions=3))
     decision = run(state, answer(1, 2, 3, topics=(topic(partitions=5),)))
     assert len(snapshot_of(decision.state).topics[TopicName("t")].partitions) == 5
-    assert kinds(decision.instructions) == [EventKind.PARTITIONS_ADDED]
+    assert kinds(decision) == [EventKind.PARTITIONS_ADDED]
 
 
 def test_given_fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_they_are_kept_without_a_leader() -> None:
@@ -125,7 +124,7 @@ def test_given_fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_th
     decision = run(state, answer(1, 2, 3, topics=(topic(partitions=2),)))
     leaders = [p.leader_id for p in snapshot_of(decision.state).topics[TopicName("t")].partitions]
     assert leaders == [1, 1, None]
-    assert EventKind.SHRINK_BLOCKED in kinds(decision.instructions)
+    assert EventKind.SHRINK_BLOCKED in kinds(decision)
 
 
 def test_given_fewer_partitions_when_the_topic_id_is_new_then_the_topic_was_recreated() -> None:
@@ -133,7 +132,7 @@ def test_given_fewer_partitions_when_the_topic_id_is_new_then_the_topic_was_recr
     state = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("b")})).state
     decision = run(state, answer(1, 2, 3, topics=(topic(partitions=2),)))
     assert len(snapshot_of(decision.state).topics[TopicName("t")].partitions) == 2
-    assert kinds(decision.instructions) == [EventKind.TOPIC_RECREATED]
+    assert kinds(decision) == [EventKind.TOPIC_RECREATED]
 
 
 def test_given_a_topic_that_vanishes_when_confirmed_then_it_becomes_a_tombstone_and_returns_with_what_it_had() -> None:
@@ -144,7 +143,7 @@ def test_given_a_topic_that_vanishes_when_confirmed_then_it_becomes_a_tombstone_
     assert not snapshot_of(state).topics
     assert TopicName("t") in snapshot_of(state).tombstones
     decision = run(state, answer(1, 2, 3, topics=(topic(topic_id="a"),)), now=4.0)
-    assert kinds(decision.instructions) == [EventKind.TOPIC_RETURNED]
+    assert kinds(decision) == [EventKind.TOPIC_RETURNED]
     assert not snapshot_of(decision.state).tombstones
 
 
@@ -159,7 +158,7 @@ def test_given_four_of_twelve_missing_when_reported_once_then_they_are_held_back
     seen = answer(*left, topics=(topic(),))
     decision = run(state, seen, now=1.0)
     assert len(snapshot_of(decision.state).brokers) == 12
-    assert EventKind.SHRINK_BLOCKED in kinds(decision.instructions)
+    assert EventKind.SHRINK_BLOCKED in kinds(decision)
     state = decision.state
     for second in (2.0, 3.0, 4.0):
         state = run(state, seen, now=second).state
@@ -248,7 +247,7 @@ def test_given_a_removed_broker_that_still_answers_for_itself_then_it_is_stale_b
 
 def test_given_a_stuck_call_when_reported_then_the_client_is_rebuilt_and_it_is_announced() -> None:
     decision = run(settled(1), StuckCall(name="metadata", seconds=11.0))
-    assert EventKind.STUCK_CALL in kinds(decision.instructions)
+    assert EventKind.STUCK_CALL in kinds(decision)
     assert any(isinstance(i, RebuildClient) for i in decision.instructions)
 
 
@@ -281,14 +280,15 @@ def test_given_a_leader_nobody_lists_when_it_tells_offsets_then_nothing_changes(
 def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() -> None:
     asked = TopicPartition(TopicName("t"), 0)
     seen = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})
-    assert run(settled(2, topic()), seen).instructions == ()
+    decision = run(settled(2, topic()), seen)
+    assert (decision.instructions, decision.events) == ((), ())
 
 
 def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:
     state = settled(3, topic(partitions=3, topic_id="a"))
     short = answer(1, 2, 3, topics=(topic(partitions=2),))
     first = run(state, short)
-    assert kinds(run(first.state, short).instructions) == []
+    assert kinds(run(first.state, short)) == []
 
 
 def test_given_a_tombstone_when_the_topic_returns_with_another_id_then_it_was_recreated() -> None:
@@ -296,7 +296,7 @@ def test_given_a_tombstone_when_the_topic_returns_with_another_id_then_it_was_re
     for second in range(3):
         state = run(state, answer(1, 2, 3, unknown=("t",)), now=float(second)).state
     returned = run(state, answer(1, 2, 3, topics=(topic(topic_id="b"),)), now=4.0)
-    assert kinds(returned.instructions) == [EventKind.TOPIC_RECREATED]
+    assert kinds(returned) == [EventKind.TOPIC_RECREATED]
 
 
 def test_given_a_saved_view_when_all_its_brokers_were_replaced_then_the_new_ones_are_alive() -> None:
@@ -348,7 +348,7 @@ def test_given_another_list_when_taken_then_its_addresses_are_asked_and_those_of
         address(3): None,
         address(7): None,
     }
-    assert kinds(decision.instructions) == [EventKind.BOOTSTRAP_CHANGED]
+    assert kinds(decision) == [EventKind.BOOTSTRAP_CHANGED]
     assert run(decision.state, NewBootstrap(addresses=(address(3), address(7)))).instructions == ()
 
 
@@ -357,10 +357,10 @@ def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one
     assert tuple(state.addresses) == (address(2), address(3))
 
 
-def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_in_doubt_until_their_ids_are_reported() -> None:
+def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_suspected_until_their_ids_are_known() -> None:
     old = snapshot_of(settled(1, topic()))
     state = run(initial_state([address(1)], snapshot=old), alive(1, 1)).state
     confirmed = run(state, answer(1, topics=(topic(),)), now=1).state
-    assert set(confirmed.doubts) == set(old.topics)
+    assert set(confirmed.suspicions) == set(old.topics)
     seen = run(state, TopicIdsAnswer(topic_ids=dict.fromkeys(old.topics, TopicId("x")), asked_at=0.5)).state
-    assert not run(seen, answer(1, topics=(topic(),)), now=1).state.doubts
+    assert not run(seen, answer(1, topics=(topic(),)), now=1).state.suspicions

@@ -7,7 +7,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, Isolation, PartitionOffsets, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
-from tests.unit.core.core_values import answer, topic
+from tests.unit.core.core_values import topic
 
 A, B = TopicName("a"), TopicName("b")
 
@@ -42,9 +42,9 @@ def test_given_an_isolation_when_asked_for_ends_then_both_only_where_both_are_wa
 
 
 def test_given_an_answer_with_other_topics_when_filtered_then_they_are_left_out() -> None:
-    whole = answer(1, topics=(topic("a"), topic("b")))
-    assert [found.name for found in Interest(topics=(A,)).filtered(whole).topics] == [A]
-    assert Interest(pattern=".").filtered(whole) is whole
+    whole = (topic("a"), topic("b"))
+    assert [found.name for found in Interest(topics=(A,)).followed(whole)] == [A]
+    assert Interest(pattern=".").followed(whole) == whole
 
 
 def test_given_offsets_that_did_not_change_when_answered_again_then_the_book_keeps_what_it_has() -> None:

@@ -5,7 +5,7 @@ import pytest
 from discovery.core.answers import OffsetsAnswer, TopicIdsAnswer
 from discovery.core.model import BrokerId, PartitionOffsets, TopicId, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
-from discovery.core.suspicion import Doubt, answered, raised, settled, went_back
+from discovery.core.suspicion import Suspicion, answered, raised, settled, went_back
 
 T, U = TopicName("t"), TopicName("u")
 P = TopicPartition(T, 0)
@@ -26,7 +26,7 @@ def _answer(offsets: PartitionOffsets) -> OffsetsAnswer:
         (PartitionOffsets(start_offset=4), set()),
     ],
 )
-def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_or_epoch_raises_a_doubt(
+def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_or_epoch_raises_a_suspicion(
     seen: PartitionOffsets, expected: set[TopicName]
 ) -> None:
     book = OffsetBook().with_answer(_answer(PartitionOffsets(high_watermark=10, leader_epoch=3)), now=0)
@@ -34,20 +34,20 @@ def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_o
     assert went_back(OffsetBook(), _answer(seen)) == set()
 
 
-def test_given_a_doubt_when_an_id_was_asked_for_before_it_then_it_stays_and_one_asked_for_later_settles_it() -> None:
-    doubts = raised({}, [T, U], now=5)
-    early = settled(answered(doubts, TopicIdsAnswer(topic_ids=IDS, asked_at=4.9)), now=6)
+def test_given_a_suspicion_when_an_id_was_asked_for_before_it_then_it_stays_until_a_later_one() -> None:
+    suspicions = raised({}, [T, U], now=5)
+    early = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=4.9)), now=6)
     assert set(early) == {T, U}
-    late = settled(answered(doubts, TopicIdsAnswer(topic_ids=IDS, asked_at=5)), now=6)
+    late = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=5)), now=6)
     assert set(late) == {U}
 
 
-def test_given_a_doubt_when_raised_again_then_it_keeps_its_time_unless_it_was_answered() -> None:
-    doubts = raised({T: Doubt(since=1), U: Doubt(since=1, id_answered=True)}, [T, U], now=3)
-    assert doubts == {T: Doubt(since=1), U: Doubt(since=3)}
+def test_given_a_suspicion_when_raised_again_then_it_keeps_its_time_unless_it_was_answered() -> None:
+    suspicions = raised({T: Suspicion(since=1), U: Suspicion(since=1, id_answered=True)}, [T, U], now=3)
+    assert suspicions == {T: Suspicion(since=1), U: Suspicion(since=3)}
 
 
-def test_given_nobody_who_tells_the_id_when_ten_seconds_passed_then_the_doubt_blocks_no_longer() -> None:
-    doubts = raised({}, [T], now=0)
-    assert settled(doubts, now=9.9)
-    assert not settled(doubts, now=10)
+def test_given_nobody_who_tells_the_id_when_ten_seconds_passed_then_the_suspicion_blocks_no_longer() -> None:
+    suspicions = raised({}, [T], now=0)
+    assert settled(suspicions, now=9.9)
+    assert not settled(suspicions, now=10)

@@ -3,8 +3,8 @@
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
+from discovery.core.questions import AskOffsets
 from discovery.loop.asking import ask_offsets
-from discovery.loop.offsets import LeaderAsk
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.gateway import FakeGateway
 
@@ -16,17 +16,15 @@ def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation
     cluster.append("t", 0, 9)
     cluster.partition(tp).stable = 4
     gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
-    ask = LeaderAsk(leader_id=BrokerId(1), partitions=(tp,), with_start=True)
     for both, expected in ((True, (9, 4)), (False, (9, None))):
-        interest = Interest(topics=(TopicName("t"),), both_ends=both)
-        seen = ask_offsets(gateway, ask, interest.isolations, Policy()).offsets[tp]
+        isolations = Interest(topics=(TopicName("t"),), both_ends=both).isolations
+        ask = AskOffsets(leader_id=BrokerId(1), partitions=(tp,), isolations=isolations, with_start=True)
+        seen = ask_offsets(gateway, ask, Policy(), cluster.network.clock).offsets[tp]
         assert (seen.high_watermark, seen.last_stable_offset) == expected
         assert seen.start_offset == 0
 
 
-def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> (
-    None
-):
+def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> None:
     cluster = FakeCluster(FakeNetwork())
     cluster.create_topic("t", 1)
     gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
@@ -34,9 +32,9 @@ def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_cl
     said = {
         asked: ask_offsets(
             gateway,
-            LeaderAsk(leader_id=BrokerId(1), partitions=asked, with_start=False),
-            Interest(topics=(here.topic,)).isolations,
+            AskOffsets(leader_id=BrokerId(1), partitions=asked, isolations=Interest(topics=(here.topic,)).isolations),
             Policy(),
+            cluster.network.clock,
         ).detail
         for asked in ((here,), (here, elsewhere), (elsewhere,))
     }

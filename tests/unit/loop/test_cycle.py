@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from discovery.core.answers import MetadataAnswer
+from discovery.core.decide import Decision
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.interest import Interest
-from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName
+from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.loop.calls import Calls, ThreadedCalls
@@ -44,18 +45,18 @@ def running(
     *topics: TopicName,
     policy: Policy | None = None,
     calls: Calls | None = None,
+    show: Callable[[Decision], None] = lambda _: None,
 ) -> tuple[Cycle, Callable[[float], None]]:
     """A cycle over a cluster, and what lets it run for so many seconds."""
     cycle = Cycle(
-        state=initial_state(cluster.addresses.values()),
+        state=initial_state(cluster.addresses.values(), interest=Interest(topics=topics or (TOPIC,))),
         policy=policy or Policy(),
-        interest=Interest(topics=topics or (TOPIC,)),
         factory=FakeGatewayFactory(network),
         vetter=FakeVetter(network),
         calls=calls or InlineCalls(),
         clock=network.clock,
         persistence=disk,
-        show=lambda _: None,
+        show=show,
     )
 
     def run(seconds: float) -> None:
@@ -163,16 +164,97 @@ def test_given_a_question_under_way_when_all_ids_are_due_then_they_are_asked_as_
     network = FakeNetwork()
     cluster, ids = FakeCluster(network), Ids(network, monkeypatch)
     cluster.create_topic(TOPIC, 2)
+    busy = [False]
+
+    class Held(InlineCalls):
+        """Ends no question for ids while it is busy."""
+
+        def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
+            held.extend([work] if (holds := busy[0] and key.startswith("topic ids")) else ())
+            return holds or super().start(key, work, limit_seconds=limit_seconds)
+
+    held: list[Callable[[], object]] = []
+    _, run = running(network, cluster, Disk(), calls=Held())
+    run(2)
+    busy[0] = True
+    ids.calls.clear()
+    run(2 * Policy().topic_ids_interval_seconds)
+    assert (len(held), ids.calls) == (1, [])
+    busy[0] = False
+    held[0]()
+    run(1)
+    assert ids.calls == [{TOPIC}, {TOPIC}]
+
+
+def test_given_a_leader_that_owes_an_answer_when_a_second_passed_then_that_is_shown_though_nothing_came() -> None:
+    network, frozen = FakeNetwork(), [False]
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 1)
+    shown: list[Decision] = []
+
+    class Frozen(InlineCalls):
+        def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
+            return frozen[0] or super().start(key, work, limit_seconds=limit_seconds)
+
+    _, run = running(network, cluster, Disk(), calls=Frozen(), show=shown.append)
+    run(2)
+    assert not shown[-1].state.offsets.unanswered
+    frozen[0] = True
+    run(2)
+    assert shown[-1].state.offsets.unanswered.keys() == {TopicPartition(TOPIC, 0)}
+
+
+def test_given_a_new_view_when_taken_then_it_is_saved_before_it_is_shown() -> None:
+    network, disk = FakeNetwork(), Disk()
+    disk.full = False
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+    shown: list[Snapshot | None] = []
+
+    def show(decision: Decision) -> None:
+        shown.append(decision.state.snapshot)
+        assert disk.saved == shown[-1] or disk.saved is not None
+
+    _, run = running(network, cluster, disk, show=show)
+    run(2)
+    assert shown[-1] is not None
+
+
+def test_given_a_turn_that_failed_when_the_next_comes_then_what_ended_in_it_is_asked_again() -> None:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
     cycle, run = running(network, cluster, Disk())
     run(2)
-    real, busy = cycle._start, [True]
-    monkeypatch.setattr(cycle, "_start", lambda key, *more: not (busy[0] and key == "topic ids") and real(key, *more))
-    ids.calls.clear()
-    run(Policy().topic_ids_interval_seconds + 1)
-    assert not ids.calls
-    busy[0] = False
-    run(1)
-    assert ids.calls == [{TOPIC}]
+    cycle.inbox.put(Broken())  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        run(5)
+    cluster.append(TOPIC, 0, 9)
+    cluster.add_partitions(TOPIC, 3)
+    run(2)
+    assert cycle.state.offsets.offsets[TopicPartition(TOPIC, 0)].high_watermark == 9
+    assert TopicPartition(TOPIC, 2) in cycle.state.offsets.offsets
+
+
+class Broken:
+    """No answer that anybody knows."""
+
+
+def test_given_no_room_for_another_call_when_one_is_due_then_it_is_tried_again() -> None:
+    network, room = FakeNetwork(), [False]
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+
+    class Full(InlineCalls):
+        def start(self, key: str, work: Callable[[], object], *, limit_seconds: float) -> bool:
+            return room[0] and super().start(key, work, limit_seconds=limit_seconds)
+
+    cycle, run = running(network, cluster, Disk(), calls=Full())
+    run(3)
+    assert cycle.state.snapshot is None
+    room[0] = True
+    run(3)
+    assert cycle.state.snapshot is not None
 
 
 CONFIGURATION_PAGE = Path(__file__).parents[3] / "docs/reference/configuration.md"
@@ -244,7 +326,7 @@ def test_given_answers_slower_than_the_interval_when_asked_then_one_at_a_time_an
     release.set()
     eventually(lambda: grown() == 4, 10, "the grown topic")
     run(5)
-    eventually(lambda: not calls.running("metadata"), 10, "the last answer")
+    eventually(lambda: not under_way, 10, "the last answer")
     assert most == 1
     assert cycle.state.snapshot.generation == before + 1, "the partitions were taken in once"
     assert calls.stuck_total == 0
@@ -258,7 +340,7 @@ def test_given_an_old_client_that_hangs_in_close_when_replaced_then_news_come_at
     cluster.create_topic(TOPIC, 2)
     cycle, run = running(network, cluster, Disk())
     run(2)
-    old = cycle.gateway
+    old = cycle.client
 
     def close(_: FakeGateway) -> None:
         closing.set()
@@ -275,7 +357,7 @@ def test_given_an_old_client_that_hangs_in_close_when_replaced_then_news_come_at
     cluster.add_partitions(TOPIC, 5)
     run(2)
     assert closing.wait(10)
-    assert cycle.gateway is not old
+    assert cycle.client is not old
     assert cycle.state.snapshot is not None
     assert len(cycle.state.snapshot.topics[TOPIC].partitions) == 5
     assert not closed.is_set(), "while the old client still closes"

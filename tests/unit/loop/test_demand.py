@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from discovery.config.settings import ClusterSettings
 from discovery.core.interest import Interest
-from discovery.core.model import BrokerAddress, BrokerId, Isolation, TopicName, TopicPartition
+from discovery.core.model import BrokerAddress, Isolation, TopicName, TopicPartition
 from discovery.core.policy import Policy
+from discovery.core.questions import Wanted
 from discovery.core.state import initial_state
 from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
 from discovery.loop.cycle import Cycle
-from discovery.loop.demand import Division, Leaders, Wanted, everything, isolations, nothing
 from discovery.service.cluster import Cluster, make_feed
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.clock import FakeClock
@@ -19,41 +19,7 @@ from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.gateway import FakeGateway, FakeVetter
 
 READ, IDLE = TopicName("read"), TopicName("idle")
-ONE, TWO = BrokerId(1), BrokerId(2)
 BOTH = Interest(pattern="", both_ends=True)
-LEADERS: Leaders = {
-    ONE: (TopicPartition(IDLE, 0), TopicPartition(READ, 0)),
-    TWO: (TopicPartition(IDLE, 1),),
-}
-
-
-def test_given_partitions_of_several_leaders_when_divided_then_only_those_read_are_wanted() -> None:
-    chosen, rest = Division().of(LEADERS, (Interest(pattern="^rea"), Interest(topics=(TopicName("other"),))))
-    assert chosen == {ONE: (TopicPartition(READ, 0),)}
-    assert rest == {ONE: (TopicPartition(IDLE, 0),), TWO: (TopicPartition(IDLE, 1),)}
-
-
-def test_given_no_readers_of_its_own_when_divided_then_all_are_wanted() -> None:
-    assert Division().of(LEADERS, everything()) == (LEADERS, {})
-    assert Division().of(LEADERS, nothing()) == ({}, LEADERS)
-
-
-def test_given_the_same_question_when_asked_again_then_the_same_objects_are_returned() -> None:
-    division, wanted = Division(), (Interest(topics=(READ,)),)
-    first = division.of(LEADERS, wanted)
-    assert division.of(LEADERS, (Interest(topics=(READ,)),)) is first
-    assert division.of(dict(LEADERS), wanted) is not first
-
-
-def test_given_readers_when_they_need_one_end_then_the_other_is_left_out() -> None:
-    committed = Interest(topics=(READ,), isolation=Isolation.READ_COMMITTED)
-    plain = Interest(topics=(READ,))
-    assert isolations((plain,), BOTH) == (Isolation.READ_UNCOMMITTED,)
-    assert set(isolations((plain, committed), BOTH)) == set(Isolation)
-    assert isolations(None, BOTH) == BOTH.isolations
-    assert isolations((committed,), plain) == ()
-
-
 Asked = Counter[tuple[TopicName, Isolation]]
 
 
@@ -84,9 +50,8 @@ def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
         cluster.create_topic(topic, 2)
     counted: Asked = Counter()
     cycle = Cycle(
-        state=initial_state(cluster.addresses.values()),
+        state=initial_state(cluster.addresses.values(), interest=BOTH),
         policy=Policy(),
-        interest=BOTH,
         factory=lambda bootstrap: CountingGateway(network, bootstrap, counted),
         vetter=FakeVetter(network),
         calls=InlineCalls(),
