@@ -9,6 +9,7 @@ from typing import Protocol
 
 from discovery.config.settings import ClusterSettings, Settings
 from discovery.core.clock import Clock
+from discovery.core.decide import Decision
 from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import Isolation
@@ -16,7 +17,6 @@ from discovery.core.policy import Policy
 from discovery.core.questions import Wanted
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
-from discovery.core.decide import Decision
 from discovery.loop.demand import Demand, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline

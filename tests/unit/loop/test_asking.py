@@ -24,7 +24,9 @@ def test_given_an_open_transaction_when_both_ends_are_wanted_then_each_isolation
         assert seen.start_offset == 0
 
 
-def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> None:
+def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_claims_no_more_than_that_can_mean() -> (
+    None
+):
     cluster = FakeCluster(FakeNetwork())
     cluster.create_topic("t", 1)
     gateway = FakeGateway(cluster.network, parse_bootstrap_servers("cluster-a-b1:9092"))
