@@ -86,6 +86,13 @@ def test_given_four_rounds_of_vetting_under_way_when_more_is_due_then_it_waits_f
     assert any(address(6) in q.addresses for q in asked(freed, Vet) if isinstance(q, Vet))
 
 
+def test_given_a_question_for_metadata_when_it_ends_then_its_answer_is_taken_in() -> None:
+    state = run(settled(2, led_by(1)), now=1.0).state
+    ended = CallEnded(name=under_way(state, AskMetadata), client=1, answer=answer(1, 2, topics=(led_by(1, 2),)))
+    state = run(state, ended, now=1.1).state
+    assert state.leaders.keys() == {ONE, TWO}
+
+
 def test_given_an_answer_of_a_discarded_client_when_it_comes_then_nothing_changes_but_the_call() -> None:
     state = run(settled(2, led_by(1)), now=1.0).state
     name = under_way(state, AskOffsets)
