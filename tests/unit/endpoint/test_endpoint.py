@@ -305,7 +305,8 @@ def test_given_a_port_in_use_when_started_then_one_line_names_option_and_remedy(
         port = taken.getsockname()[1]
         cluster = Cluster([])
         with pytest.raises(
-            ConfigError, match=rf"endpoint\.port: 127\.0\.0\.1:{port} cannot be listened on.*--endpoint-port"
+            ConfigError,
+            match=rf"endpoint\.port: 127\.0\.0\.1:{port} cannot be listened on.*choose another endpoint\.port",
         ):
             Endpoint(cluster.view, cluster, replace(QUICK, port=port)).start()
 
