@@ -165,7 +165,7 @@ The batch does not wait for its dead leader: it is [cut, and rewound](cut-and-re
 included (its first, on a good list, took {demo["first_start_seconds"]:.1f} s): it began with the living brokers that the last run had
 [saved](../how-to/dead-list.md).
 
-**Some partitions had no living copy.** {len(demo["single_leaderless"])} of {demo["single_partitions"]} partitions of a topic with one
+**Some partitions had no living replica.** {len(demo["single_leaderless"])} of {demo["single_partitions"]} partitions of a topic with one
 replica. The query named exactly those, read the others to their end, and had the rest
 {demo["single_returned_seconds"]:.1f} s after their brokers returned.
 

@@ -39,14 +39,14 @@ _CATCH_UP_SECONDS = 90.0
 NOTES = (
     "Of a gap of ours with a ledger 1 s is `cutAfter`, the rest is the batch in flight and the next one. A ledger in",
     "Kafka is written in a transaction, so a cut also waits until the transaction log and the ledger's topic have new",
-    "leaders; and where the killed pair holds two of three copies of the transaction log, which by default takes",
+    "leaders; and where the killed pair holds two of three replicas of the transaction log, which by default takes",
     "nothing with fewer than two (`transaction.state.log.min.isr`), until one of them returns. The cases with that",
-    "ledger ran with 1, the one marked with the default. The ledger's own topic has five copies here and takes records",
-    "with three.",
+    "ledger ran with 1, the one marked with the default. The ledger's own topic has five replicas here and takes",
+    "records with three.",
 )
 _IN_KAFKA = {"sourceId": "stall", "cutLedger": "kafka"}
 _TWO_MAY_DIE = {"transaction.state.log.min.isr": "1"}
-"""By default Kafka's transaction log, of three copies, takes nothing once two of them are dead."""
+"""By default Kafka's transaction log, of three replicas, takes nothing once two of them are dead."""
 CASES: dict[str, dict[str, Any]] = {
     "rf1_file": {"source": OURS, "copies": 1, "options": {"sourceId": "stall"}},
     "rf3_file": {"source": OURS, "copies": 3, "options": {"sourceId": "stall"}},

@@ -39,7 +39,7 @@ def removal(
         Path | None, typer.Option("--plan", help="Write where replicas should go, for kafka-reassign-partitions.")
     ] = None,
     temporary: Annotated[
-        bool, typer.Option("--temporary", help="They come back: fewer copies meanwhile will do.")
+        bool, typer.Option("--temporary", help="They come back: fewer replicas meanwhile will do.")
     ] = False,
     verify_done: Annotated[
         bool, typer.Option("--verify", help="They were removed: is it complete, is all well?")

@@ -137,12 +137,12 @@ class Journal:
         return self._topic in known.topics and known.topics[self._topic].error is None
 
     def _check_topic(self, admin: AdminClient, known: Any, deadline: float) -> None:
-        """Refuse a topic that forgets or loses entries; warn of one with too few copies, which only people can mend."""
+        """Refuse a topic that forgets or loses entries; warn of one with too few replicas, for people to mend."""
         copies = len(known.topics[self._topic].partitions[0].replicas)
         wanted = min(COPIES, len(known.brokers))
         if copies < wanted:
             _log.warning(
-                "cutLedger: topic %s has %d copies on %d brokers and may be lost with one; give it %d",
+                "cutLedger: topic %s has %d replicas on %d brokers and may be lost with one; give it %d",
                 self._topic, copies, len(known.brokers), wanted,
             )  # fmt: skip
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
@@ -168,8 +168,8 @@ class Journal:
             )
         if in_sync < least:
             raise ConfigError(
-                f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with {copies} copies, so a cut "
-                f"may be lost with one broker; set it to {least}, or name another topic"
+                f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with {copies} replicas, so a "
+                f"cut may be lost with one broker; set it to {least}, or name another topic"
             )
 
     def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:

@@ -18,7 +18,7 @@ from discovery.kafka.transactions import Access, patiently
 _LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
 COPIES = 3
 LEAST_IN_SYNC = COPIES // 2 + 1
-"""Of three copies, those that must have a record before it counts: one broker may die, and none be wrong."""
+"""Of three replicas, those that must have a record before it counts: one broker may die, and none be wrong."""
 _MANY_COPIES = 5
 """Of a topic that must be written to while any two brokers are dead: three of five must have a record."""
 
@@ -40,7 +40,7 @@ def make_topic(
     deadline: float,
     outlives_two: bool = False,
 ) -> None:
-    """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
+    """Make a topic with three replicas where there are three brokers; one that exists meanwhile is fine.
 
     Args:
         admin: Asks and makes.
@@ -48,7 +48,7 @@ def make_topic(
         partitions: How many.
         compacted: The last record of a key is kept for ever.
         deadline: `time.monotonic` after which nothing is tried any more.
-        outlives_two: Five copies where there are five brokers, so that it takes records with any two of them dead.
+        outlives_two: Five replicas where there are five brokers, so that it takes records with any two of them dead.
 
     Raises:
         KafkaException: it may not be made.
@@ -142,7 +142,7 @@ class TopicAdmin:
         return "" if raw is None else str(raw)
 
     def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float, compacted: bool = True) -> None:
-        """Make a topic with three copies where there are three brokers; one that exists meanwhile is fine.
+        """Make a topic with three replicas where there are three brokers; one that exists meanwhile is fine.
 
         Raises:
             ConfigError: it may not be made.
@@ -157,8 +157,8 @@ class TopicAdmin:
             raise TransactionError(f"topic {topic} could not be made in time: {error}") from error
         except KafkaException as exc:
             raise ConfigError(
-                f"topic {topic}: {exc.args[0].str()}; create it by hand: {partitions} partitions, {COPIES} copies, or "
-                "allow CREATE"
+                f"topic {topic}: {exc.args[0].str()}; create it by hand: {partitions} partitions, {COPIES} replicas, "
+                "or allow CREATE"
             ) from exc
 
     def forget_group(self, group: str, *, timeout_seconds: float) -> None:

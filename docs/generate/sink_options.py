@@ -77,7 +77,7 @@ ROWS = (
         "markerTopic",
         "__spark_sink_ledger",
         "The topic whose committed offsets are the markers; nothing is written into it. Made when it is not there: "
-        "32 partitions (more with more lanes), 3 copies. Name another one per cluster-wide naming rules.",
+        "32 partitions (more with more lanes), 3 replicas. Name another one per cluster-wide naming rules.",
         (_LEAST, _UNFIT),
     ),
     Row("discoveryUrl", "an own loop", "A `kafka-discovery serve` that vets the brokers.", (_SERVICE, _MISTAKES)),

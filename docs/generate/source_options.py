@@ -282,8 +282,8 @@ ROWS = (
     Row(
         "cutLedgerTopic",
         "__kafka_discovery_cuts",
-        "The ledger's topic; made when it is not there: with five brokers or more 5 copies and `min.insync.replicas` 3 "
-        "(any two may die), with three 3 and 2. One that is not compacted, or has 3 copies and less in sync, is "
+        "The ledger's topic; made when it is not there: with five brokers or more 5 replicas and `min.insync.replicas` "
+        "3 (any two may die), with three 3 and 2. One that is not compacted, or has 3 replicas and less in sync, is "
         "refused.",
         (_MISTAKES,),
         "new",

@@ -1,7 +1,8 @@
 """Round after round two of six brokers die, and in between a worker, an executor or the driver: `make chaos-source`.
 
-Topics of one copy, so every kill leaves partitions that nobody can read; a source with a name, so batches end without
-them. Every record that a broker acknowledged must be in the rows of all runs together once, whatever died and when.
+Topics with one replica, so every kill leaves partitions that nobody can read; a source with a name, so batches end
+without them. Every record that a broker acknowledged must be in the rows of all runs together once, whatever died and
+when.
 """
 
 import argparse

@@ -5,7 +5,7 @@ from typing import Any
 
 _TEXT = """## Brokers, workers, executors and drivers killed in turn
 
-`make chaos-source`: six brokers, topics of one copy, 200 records/s, a source with a `sourceId` on a standalone
+`make chaos-source`: six brokers, topics with one replica, 200 records/s, a source with a `sourceId` on a standalone
 cluster of two executors. In each round two brokers are killed, and within 3 s something else: a Python worker, an
 executor, or the driver. The query must go on with the living partitions while the two brokers are still dead. After
 a driver's death they are started again first: the batch it left may be in a sink already, so its replay must not be

@@ -160,7 +160,7 @@ def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_s
     kafka_cluster.create_topic(f"{topic_name}-2", replication_factor=3, config={"cleanup.policy": "compact"})
     with pytest.raises(ConfigError, match=r"cleanup.policy=compact,delete, .* retention.ms \(\d+\); set it to compact"):
         KafkaLedger(TopicName(topic_name), "s", properties={}, brokers=lambda: brokers).open()
-    with pytest.raises(ConfigError, match=r"min.insync.replicas=1 with 3 copies, .*; set it to 2, or name another"):
+    with pytest.raises(ConfigError, match=r"min.insync.replicas=1 with 3 replicas, .*; set it to 2, or name another"):
         KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties={}, brokers=lambda: brokers).open()
 
 

@@ -1,7 +1,7 @@
 """May these brokers be removed? From what a cluster says of itself to findings and a verdict. Pure.
 
 A wrong "safe" is worse than none: SAFE needs every fact, what is missing makes it UNKNOWN, and a replica that is left
-behind makes it NOT, even where everything would go on for now, for that copy is gone for good.
+behind makes it NOT, even where everything would go on for now, for that replica is gone for good.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -135,7 +135,7 @@ def judge(facts: RemovalFacts, leaving: Collection[BrokerId], *, temporary: bool
     Args:
         facts: Of this moment.
         leaving: Ids, 1..n.
-        temporary: They come back: fewer copies and thinner lists meanwhile are accepted.
+        temporary: They come back: fewer replicas and thinner lists meanwhile are accepted.
 
     Raises:
         ValueError: nobody is to be removed.
@@ -229,7 +229,7 @@ def _partitions(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Remo
     text = "min.insync.replicas is met no longer, and writers with acks=all are refused"
     yield from _found("below-min", Level.BREAKS, below, text)
     fewer = [tp for _, _, tp in held if tp not in {*last, *behind, *below}]
-    yield from _found("replicas", Level.WEAKENS, fewer, "A replica is there, and fewer copies remain for good")
+    yield from _found("replicas", Level.WEAKENS, fewer, "A replica is there, and fewer remain for good")
     led = [tp for _, p, tp in held if p.leader_id in gone and tp not in {*last, *behind}]
     yield from _found("leaders", Level.MOVES, led, "Led from there: the lead moves, clients pause for a moment")
     if unsure:

@@ -183,7 +183,7 @@ def table(api: Api) -> tuple[Route, ...]:
                     meaning="The ids in question.",
                     required=True,
                 ),
-                Parameter(name="temporary", schema=_FLAG, meaning="They come back: fewer copies meanwhile will do."),
+                Parameter(name="temporary", schema=_FLAG, meaning="They come back: fewer replicas meanwhile will do."),
                 Parameter(name="verify", schema=_FLAG, meaning="They were removed: is it complete, is all well?"),
                 _TIMEOUT,
             ),

@@ -132,7 +132,7 @@ def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
         )
     elif shape.copies < _ENOUGH_BROKERS <= len(plan.brokers):
         _log.warning(
-            "topic %s has %d copies: one broker's loss may stop the sink; give it 3",
+            "topic %s has %d replicas: one broker's loss may stop the sink; give it 3",
             options.marker_topic, shape.copies,
         )  # fmt: skip
     named = [topic for topic in wanted.values() if topic is not None]
