@@ -157,7 +157,7 @@ def pipe() -> Result:
 class _Plain:
     """Proves nothing: what is measured is the pipe."""
 
-    tls = False
+    tls = None
 
     async def resolve(self, address: BrokerAddress) -> Resolved:
         return Resolved(socket.AF_INET, (address.host, address.port))

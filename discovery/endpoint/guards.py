@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,7 +36,10 @@ _log = structlog.get_logger("discovery.endpoint")
 class Prover(Protocol):
     """Proves brokers; see `make.py`."""
 
-    tls: bool
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How health checks speak to the listeners; None: plain."""
+        ...
 
     async def resolve(self, address: BrokerAddress) -> Resolved:
         """Return where a name leads to now; raises OSError."""
@@ -166,7 +170,7 @@ class Guards:
                         old.close()  # only now: one of the two has stood all the time
                         old.push(new.pop_all())
                     self._stand(address, resolved, connection)
-                    why = await self._until_broken(connection, resolved, broken)
+                    why = await self._until_broken(address, connection, resolved, broken)
             except OSError as error:
                 why = f"it does not accept connections: {error}"
             except Exception as error:  # noqa: BLE001 - the other guards go on
@@ -179,13 +183,15 @@ class Guards:
                 self._resting[address] = asyncio.get_running_loop().time() + _REST_SECONDS
                 self._lose(address, why)
 
-    async def _until_broken(self, connection: socket.socket, resolved: Resolved, broken: asyncio.Event) -> str:
+    async def _until_broken(
+        self, address: BrokerAddress, connection: socket.socket, resolved: Resolved, broken: asyncio.Event
+    ) -> str:
         """Return why the address no longer counts; empty when its connection only got old."""
         limits = self._limits
         renewal = limits.renew_seconds * random.uniform(0.8, 1.2)  # noqa: S311 - so that not all are renewed at once
         tasks = {
             "its connection broke": asyncio.ensure_future(_until_closed(connection)),
-            "it stopped answering": asyncio.ensure_future(self._until_silent(resolved)),
+            "it stopped answering": asyncio.ensure_future(self._until_silent(address, resolved)),
             "it did not accept a client's connection": asyncio.ensure_future(broken.wait()),
             "": asyncio.ensure_future(asyncio.sleep(renewal)),
         }
@@ -197,17 +203,19 @@ class Guards:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def _until_silent(self, resolved: Resolved) -> None:
+    async def _until_silent(self, address: BrokerAddress, resolved: Resolved) -> None:
         missed = 0
         while missed < _MISSED_PULSES:
             await asyncio.sleep(self._limits.pulse_every_seconds)
-            answered = await pulse(resolved, tls=self.prover.tls, timeout_seconds=self._limits.pulse_timeout_seconds)
+            limit = self._limits.pulse_timeout_seconds
+            answered = await pulse(resolved, address.host, tls=self.prover.tls, timeout_seconds=limit)
             missed = 0 if answered else missed + 1
 
     async def _look_at_names(self, address: BrokerAddress, resolved: Resolved) -> None:
-        if not self.prover.tls:
+        tls, limit = self.prover.tls, self._limits.attempt_timeout_seconds
+        if tls is None:
             return
-        shown = await certificate(resolved, timeout_seconds=self._limits.attempt_timeout_seconds)
+        shown = await certificate(resolved, address.host, tls=tls, timeout_seconds=limit)
         finding = None
         if shown:
             with contextlib.suppress(ValueError):  # no certificate that can be read: clients will say so themselves

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.metrics import EndpointCollector
+from discovery.endpoint.pulse import unverified
 from discovery.endpoint.race import Resolved
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView, verdicts
@@ -144,10 +147,15 @@ class KafkaProver:
 
     def __init__(self, options: ClientOptions, policy: Policy, *, vetter: Vetter | None = None) -> None:
         protocol = str(options.connection.get("security.protocol", "")).upper()
-        self.tls = protocol in {"SSL", "SASL_SSL"}
+        self._connection = options.connection if protocol in {"SSL", "SASL_SSL"} else None
         self._vetter = vetter or LibrdkafkaVetter(options, policy)
         self._policy = policy
         self._resolver = Resolver()
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext | None:
+        """See `Prover.tls`."""
+        return None if self._connection is None else unverified(self._connection)
 
     async def resolve(self, address: BrokerAddress) -> Resolved:
         """See `Prover.resolve`."""

@@ -4,8 +4,12 @@ import asyncio
 import contextlib
 import ssl
 import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
-from discovery.endpoint.race import Resolved, connect
+from discovery.config.descriptors import is_ours
+from discovery.endpoint.race import Resolved
 
 _API_VERSIONS, _CORRELATION = 18, 0x6B65
 _BODY = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION, -1)
@@ -14,65 +18,81 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 _HEAD_BYTES = 8
 
 
-async def pulse(resolved: Resolved, *, tls: bool, timeout_seconds: float) -> bool:
+async def pulse(resolved: Resolved, host: str, *, tls: ssl.SSLContext | None, timeout_seconds: float) -> bool:
     """Tell whether somebody who speaks the right protocol answers in time.
 
-    A frozen broker accepts connections, for its kernel does that; so an answer is wanted. Behind TLS any answer to a
-    handshake will do: a broker that asks for a certificate lives.
+    A frozen broker accepts connections, for its kernel does that; so an answer is wanted. Behind TLS an alert or a
+    close will do: a broker that refuses our certificate lives. Want of descriptors on this side says nothing, so it
+    counts as well.
+
+    Args:
+        resolved: Where to ask.
+        host: The broker's name, for listeners that show a certificate by name (SNI).
+        tls: With the client's certificate, where there is one: else each check is a failed login at the broker.
+        timeout_seconds: For all of it.
 
     Runs: the endpoint's event loop; at most the timeout.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await (_shakes_hands(resolved) if tls else _answers(resolved, timeout_seconds))
-    except (OSError, TimeoutError):
-        return False
+            reader, writer = await _open(resolved, host, tls)
+            try:
+                writer.write(_REQUEST)
+                head = await reader.readexactly(_HEAD_BYTES)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return tls is not None  # it shook hands before it closed
+            finally:
+                writer.close()
+    except ssl.SSLError:
+        return True
+    except OSError as error:  # TimeoutError among them
+        return is_ours(error)
+    return bool(struct.unpack(">i", head[4:])[0] == _CORRELATION)
 
 
-async def certificate(resolved: Resolved, *, timeout_seconds: float) -> bytes | None:
+async def certificate(resolved: Resolved, host: str, *, tls: ssl.SSLContext, timeout_seconds: float) -> bytes | None:
     """Return the broker's certificate, unverified, as it would show it to any client; None if it shows none.
 
     Runs: the endpoint's event loop; at most the timeout.
     """
-    with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
+    with contextlib.suppress(OSError):
         async with asyncio.timeout(timeout_seconds):
-            _, writer = await asyncio.open_connection(*resolved.address, ssl=_unverified())
+            _, writer = await _open(resolved, host, tls)
             try:
                 secured = writer.get_extra_info("ssl_object")
                 found: bytes | None = secured.getpeercert(binary_form=True)
                 return found
             finally:
-                writer.transport.abort()
+                writer.close()
     return None
 
 
-async def _answers(resolved: Resolved, timeout_seconds: float) -> bool:
-    loop = asyncio.get_running_loop()
-    connection = await connect(resolved, timeout_seconds=timeout_seconds)
-    with connection:
-        await loop.sock_sendall(connection, _REQUEST)
-        data = b""
-        while len(data) < _HEAD_BYTES:
-            more = await loop.sock_recv(connection, 64)
-            if not more:
-                return False
-            data += more
-    correlation = struct.unpack(">i", data[4:_HEAD_BYTES])[0]
-    return bool(correlation == _CORRELATION)
+def unverified(connection: Mapping[str, object]) -> ssl.SSLContext:
+    """Return how to ask a TLS listener whether it lives: with the client's certificate, if it has one.
 
+    Nothing secret is sent, so who answers is not verified; the proof by librdkafka has done that.
 
-async def _shakes_hands(resolved: Resolved) -> bool:
-    try:
-        _, writer = await asyncio.open_connection(*resolved.address, ssl=_unverified())
-    except ssl.SSLError:
-        return True  # an alert is an answer
-    writer.transport.abort()
-    return True
+    Args:
+        connection: librdkafka's properties.
 
-
-def _unverified() -> ssl.SSLContext:
-    """Nothing is sent to the other side, so there is nothing to protect; who it is, the vetting has proved."""
+    Runs: anywhere; reads the files that are named, and writes a certificate given as text to one of its own.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    given = {name: str(value) for name, value in connection.items()}
+    chain, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
+    with tempfile.TemporaryDirectory() as folder:  # for its owner's eyes alone
+        if "ssl.certificate.pem" in given and "ssl.key.pem" in given:
+            chain, key = f"{folder}/own.pem", None
+            Path(chain).write_text(f"{given['ssl.certificate.pem']}\n{given['ssl.key.pem']}\n", encoding="utf-8")
+        if chain is not None:
+            with contextlib.suppress(OSError):  # then without: the broker's alert is an answer too
+                context.load_cert_chain(chain, key, password=given.get("ssl.key.password", ""))
     return context
+
+
+async def _open(
+    resolved: Resolved, host: str, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*resolved.address, ssl=tls, server_hostname=host if tls else None)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,7 +83,7 @@ class Cluster:
     """Stands in for the loop and for librdkafka: says who is alive and proves whose cluster a broker is of."""
 
     brokers: list[Broker]
-    tls: bool = False
+    tls: ssl.SSLContext | None = None
     living: list[BrokerAddress] = field(default_factory=list)
     proofs: list[BrokerAddress] = field(default_factory=list)
 

@@ -1,0 +1,82 @@
+"""Health checks of TLS listeners carry the broker's name and the client's certificate: none is a failed login."""
+
+import asyncio
+import resource
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from discovery.config.client.options import map_client_options
+from discovery.core.policy import Policy
+from discovery.endpoint.make import KafkaProver
+from discovery.endpoint.pulse import certificate, pulse
+from discovery.endpoint.race import Resolved
+
+
+class Listener:
+    """A broker's TLS listener that wants a certificate; counts logins by the name that was asked for."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        self.names: list[str | None] = []
+        self.logins = self.failures = 0
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("localhost").configure_cert(self.context)
+        authority.configure_trust(self.context)
+        self.context.verify_mode = ssl.CERT_REQUIRED
+        self.context.sni_callback = lambda _, name, __: self.names.append(name)
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked = await reader.readexactly(14)
+            self.logins += 1
+            writer.write(b"\x00\x00\x00\x0a" + asked[8:12] + b"\x00" * 6)
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            self.failures += 1
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("form", ["text", "files", "none"])
+def test_given_a_listener_that_wants_a_certificate_when_checked_then_it_gets_name_and_certificate(
+    tmp_path: Path, form: str
+) -> None:
+    authority = trustme.CA()
+    listener, client = Listener(authority), authority.issue_cert("client.example.com")
+    client.private_key_pem.write_to_path(tmp_path / "key.pem")
+    client.cert_chain_pems[0].write_to_path(tmp_path / "chain.pem")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    given = {
+        "text": {"ssl.certificate.pem": chain.read_text(), "ssl.key.pem": key.read_text()},
+        "files": {"ssl.certificate.location": str(chain), "ssl.key.location": str(key)},
+        "none": {},
+    }[form]
+
+    async def main() -> None:
+        server = await asyncio.start_server(listener.talk, "127.0.0.1", 0, ssl=listener.context)
+        resolved = Resolved(socket.AF_INET, server.sockets[0].getsockname()[:2])
+        prover = KafkaProver(map_client_options({"security.protocol": "SSL", **given}), Policy())
+        assert prover.tls is not None
+        for _ in range(3):
+            assert await pulse(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
+        assert await certificate(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
+        server.close()
+
+    asyncio.run(main())
+    assert set(listener.names) == {"localhost"}
+    assert listener.logins == (0 if form == "none" else 3)
+
+
+def test_given_a_process_out_of_descriptors_when_a_broker_is_checked_then_it_is_not_blamed() -> None:
+    async def main() -> bool:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            return await pulse(Resolved(socket.AF_INET, ("127.0.0.1", 9)), "localhost", tls=None, timeout_seconds=5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert asyncio.run(main())
