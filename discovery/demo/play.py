@@ -20,7 +20,6 @@ from discovery.demo.scenario import Scenario
 from discovery.demo.settings import DemoSettings
 from discovery.demo.stage import Stage
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.spark.fetch.native.code import code
 
 _START_SECONDS = 180.0
 _NEEDED_BYTES = 512 << 20
@@ -63,6 +62,8 @@ def played(settings: DemoSettings, console: Console) -> Iterator[tuple[Stage, Ou
 
     Runs: main thread; blocks two to four minutes, more for the first download.
     """
+    from discovery.spark.fetch.native.code import code  # noqa: PLC0415 - an extra: the other commands do without
+
     began = time.monotonic()
     require_space(Path(tempfile.gettempdir()))
     with ThreadPoolExecutor(1) as meanwhile:
