@@ -1,4 +1,4 @@
-"""How an own loop's view stands in for one shown before: nothing vanishes because somebody else looks."""
+"""How an embedded loop's view stands in for one shown before: nothing vanishes because somebody else looks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.feed.base import FeedView, PartitionView
 
 _GONE = "its topic is gone"
-_UNSEEN = "the service knew it, the own loop has not found it"
+_UNSEEN = "the service knew it, the embedded loop has not found it"
 
 
 def covers_all(view: FeedView, shown: FeedView) -> bool:
@@ -23,7 +23,7 @@ def with_carried(view: FeedView, shown: FeedView, *, wall: float) -> FeedView:
     """Return a view with those partitions shown before that it lacks: parked, or gone where it says so.
 
     Args:
-        view: What the own loop sees.
+        view: What the embedded loop sees.
         shown: What is shown now.
         wall: Since when those newly carried are parked.
 

@@ -148,7 +148,7 @@ class SidecarFeed:
                 self._take(*self._ask(Position(), wait_seconds=0.0))
                 return self.view()
             except (ServiceSilentError, WireError, KafkaUnreachableError) as error:
-                _log.info("service_did_not_help", error=str(error), consequence="the own loop is asked")
+                _log.info("service_did_not_help", error=str(error), consequence="the embedded loop is asked")
         own = self._own_loop()
         view = own.refresh(max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
         with self._lock:
@@ -430,7 +430,7 @@ class SidecarFeed:
             try:
                 return service(timeout_seconds * _SERVICE_SHARE)
             except (ServiceSilentError, KafkaUnreachableError) as error:
-                _log.info("service_did_not_help", error=str(error), consequence="the own loop is asked")
+                _log.info("service_did_not_help", error=str(error), consequence="the embedded loop is asked")
         own = self._own_loop()
         return own_loop(own, max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
 

@@ -80,7 +80,7 @@ ROWS = (
         "32 partitions (more with more lanes), 3 replicas. Name another one per cluster-wide naming rules.",
         (_LEAST, _UNFIT),
     ),
-    Row("discoveryUrl", "an own loop", "A `kafka-discovery serve` that vets the brokers.", (_SERVICE, _MISTAKES)),
+    Row("discoveryUrl", "an embedded loop", "A `kafka-discovery serve` that vets the brokers.", (_SERVICE, _MISTAKES)),
     Row("discoveryCluster", "`default`", "The cluster's name at that service.", (_SERVICE, _LEAST)),
     Row("discoveryTokenFile", "no token", "File with the token that a service beyond loopback asks for.", (_LEAST,)),
     Row("discoveryCaFile", "as in the source", "PEM file with the authorities of the service.", (_LEAST,)),

@@ -304,8 +304,8 @@ ROWS = (
     ),
     Row(
         "discoveryUrl",
-        "an own loop",
-        "A `kafka-discovery serve` to follow, `http://127.0.0.1:9463`; an own loop takes over while it is silent.",
+        "an embedded loop",
+        "A `kafka-discovery serve` to follow, `http://127.0.0.1:9463`; an embedded loop takes over while it is silent.",
         (
             "spark/test_sidecar.py::test_given_a_query_that_follows_a_service_when_it_is_killed_restarted_and_frozen_then_every_record_comes_once",
         ),
@@ -361,7 +361,7 @@ ROWS = (
     Row(
         "discoveryMaxAge",
         "10s",
-        "How old what the service says may be; then an own loop looks, and leads while it sees more.",
+        "How old what the service says may be; then an embedded loop asks, and leads while it sees more.",
         (
             "unit/source/test_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
             "integration/test_sidecar_feed.py::test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_serves_until_it_is_fresh_again",

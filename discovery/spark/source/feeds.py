@@ -36,7 +36,7 @@ class FeedFactory(Protocol):
 
 
 def chosen_feed(options: SourceOptions) -> SourceFeed:
-    """Build the feed that the options ask for: one that follows a service, or an own loop.
+    """Build the feed that the options ask for: one that follows a service, or an embedded loop.
 
     Raises:
         ConfigError: the service's address is none, or a file with its token or certificates cannot be read.
@@ -47,7 +47,7 @@ def chosen_feed(options: SourceOptions) -> SourceFeed:
 
 
 def service_feed(options: SourceOptions, url: str) -> SourceFeed:
-    """Build a feed that follows a service, with an own loop in reserve. See `chosen_feed`."""
+    """Build a feed that follows a service, with an embedded loop in reserve. See `chosen_feed`."""
     _import_structlog()
     from discovery.config.logs import configure_logging  # noqa: PLC0415 - as below
     from discovery.feed.choice import Limits  # noqa: PLC0415 - as below

@@ -124,7 +124,7 @@ def test_given_a_partition_the_own_loop_lacks_when_it_stands_in_all_the_same_the
     carried = merged.partitions[tp("a", 1)]
     assert (carried.gone, carried.parked_reason, carried.parked_since_wall) == (
         False,
-        "the service knew it, the own loop has not found it",
+        "the service knew it, the embedded loop has not found it",
         7.0,
     )
     again = with_carried(own, merged, wall=9.0)

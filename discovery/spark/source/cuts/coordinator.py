@@ -35,7 +35,7 @@ _WRITE_SECONDS = 0.5
 """How long planning waits for a write; then it goes on without the partitions concerned."""
 _QUEUE_SECONDS = 10.0
 """How long a worker's question waits for other writes: less than the worker waits for its answer."""
-_RESTING = "workers could not read it, although it has a leader; it is tried again, less and less often"
+_RESTING = "workers could not read it, although it has a leader; it is tried again with back-off"
 
 
 class RangeCoordinator:

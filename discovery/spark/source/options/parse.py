@@ -116,7 +116,7 @@ class SourceOptions:
     """None: nothing is cut."""
     cluster_id: ClusterId | None = None
     discovery_url: str | None = None
-    """A service to follow; None: an own loop."""
+    """A service to follow; None: an embedded loop."""
     discovery_cluster: str = "default"
     discovery_files: ServiceFiles = field(default_factory=ServiceFiles)
     discovery_max_age_seconds: float = 10.0
