@@ -237,6 +237,17 @@ def test_given_a_service_and_brokers_that_are_lost_to_both_when_followed_then_th
     until_mode(feed, Mode.OWN_LOOP)
 
 
+def test_given_a_reader_of_brokers_alone_when_it_follows_then_the_service_leads_it_without_a_partition(
+    stage: Stage,
+) -> None:
+    stage.interest = Interest(brokers_only=True)
+    feed = stage.follow()
+    until_mode(feed, Mode.SERVICE)
+    assert set(feed.view().bootstrap) == set(stage.cluster.addresses.values())
+    assert not feed.view().partitions
+    assert not feed.view().missing_topics
+
+
 def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_own_loop_takes_over(
     stage: Stage,
 ) -> None:
