@@ -65,6 +65,7 @@ def serve(  # noqa: PLR0917 - typer's options
     configure_logging(
         as_json=None if log.format == "auto" else log.format == "json",
         level=logging.getLevelNamesMapping()[log.level.upper()],
+        owns_process=True,
     )
     # The other commands start without what only the service needs.
     from discovery.service.cluster import make_feed  # noqa: PLC0415

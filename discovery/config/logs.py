@@ -8,10 +8,13 @@ import structlog
 
 _OURS = ("discovery", "kafka_discovery")
 """Roots of our loggers: the host's own loggers stay as they are."""
+_THEIRS = ("uvicorn", "asyncio")
 LEVELS = ("debug", "info", "warning", "error")
 
 
-def configure_logging(*, stream: TextIO | None = None, as_json: bool | None = None, level: int = logging.INFO) -> None:
+def configure_logging(
+    *, stream: TextIO | None = None, as_json: bool | None = None, level: int = logging.INFO, owns_process: bool = False
+) -> None:
     """Set up structlog, and our loggers of the standard library, for this process, unless its host already did.
 
     Local variables stay out of tracebacks: they hold client options, and those hold passwords.
@@ -20,6 +23,7 @@ def configure_logging(*, stream: TextIO | None = None, as_json: bool | None = No
         stream: stderr if None.
         as_json: JSON if True, plain if False; None: JSON unless the stream is a terminal.
         level: Least level that is written.
+        owns_process: True where nobody else logs here: warnings of the HTTP server and of asyncio take the same form.
 
     Runs: once per process, at its start.
     """
@@ -46,6 +50,11 @@ def configure_logging(*, stream: TextIO | None = None, as_json: bool | None = No
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level)
+    for name in _THEIRS if owns_process else ():
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as AsgiRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from discovery.core.errors import BUG_PHRASE
 from discovery.service.api.handlers import Api
@@ -28,6 +28,7 @@ from discovery.service.service import Service
 
 _SCOPED = "/v1/clusters/{cluster}/"
 _STATUSES = {BadReportError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
+_FOLD_SECONDS = 10.0
 _log = structlog.get_logger("discovery.service")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -55,7 +56,7 @@ def api_app(service: Service) -> ASGIApp:
             asgi.append(AsgiRoute(f"/v1/{path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
     app = Starlette(routes=asgi, exception_handlers={HTTPException: _not_here})
     limited = BodyLimit(app, service.settings.api.body_max_bytes)
-    return Guard(limited, lambda: service.opened.token)
+    return Guard(limited, lambda: service.opened.token, Refusals(service).note)
 
 
 def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:
@@ -82,6 +83,29 @@ def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:
     paths = {"/livez": livez, "/healthz": livez, "/readyz": readyz, "/startupz": startupz, "/metrics": metrics}
     routes = [AsgiRoute(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()]
     return Starlette(routes=routes, exception_handlers={HTTPException: _not_here})
+
+
+class Refusals:
+    """Counts the requests that were not let in, and logs them: at most one line per status in ten seconds."""
+
+    def __init__(self, service: Service) -> None:
+        """Count for this service."""
+        self._service = service
+        self._logged: dict[int, tuple[float, int]] = {}
+        """Status -> when a line was written, and how many refusals there were until then."""
+
+    def note(self, status: int, scope: Scope) -> None:
+        """Take one. Runs: the event loop's thread."""
+        key = ("refused", str(status))
+        total = self._service.requests[key] = self._service.requests.get(key, 0) + 1
+        now = self._service.clock.monotonic()
+        at, before = self._logged.get(status, (float("-inf"), 0))
+        if now - at >= _FOLD_SECONDS:
+            self._logged[status] = (now, total)
+            client, path = (scope.get("client") or ("",))[0], scope["path"][:100]
+            _log.warning(
+                "refused", status=status, method=scope["method"], path=path, client=client, times=total - before
+            )
 
 
 def _endpoint(service: Service, route: Route) -> _Endpoint:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -163,31 +164,43 @@ class Guard:
     user, the token as password.
     """
 
-    def __init__(self, app: ASGIApp, token: Callable[[], bytes | None]) -> None:
-        """Stand before `app`; `token` is asked at each request, since it may be rotated."""
+    def __init__(
+        self, app: ASGIApp, token: Callable[[], bytes | None], on_refused: Callable[[int, Scope], None]
+    ) -> None:
+        """Stand before `app`.
+
+        Args:
+            app: Whom to guard.
+            token: Asked at each request, since it may be rotated.
+            on_refused: Hears the status of every request that is not let in.
+        """
         self._app = app
         self._token = token
+        self._on_refused = on_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        refused = self._refusal(scope)
+        if refused is not None:
+            self._on_refused(refused.status_code, scope)
+        await (refused or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         token = self._token()
         if token is None and not _names_loopback(headers.get("host", "localhost")):
-            text = f"this API answers on loopback only, not as {headers['host'][:100]!r}"
-            await refusal(421, text)(scope, receive, send)
-        elif token is not None and not _has(token, headers.get("authorization", "")):
+            return refusal(421, f"this API answers on loopback only, not as {headers['host'][:100]!r}")
+        if token is not None and not _has(token, headers.get("authorization", "")):
             response = refusal(401, "a bearer token is required: Authorization: Bearer <token>")
             response.headers["WWW-Authenticate"] = 'Basic realm="kafka-discovery", Bearer'
-            await response(scope, receive, send)
-        elif scope["method"] not in _SAFE and not _is_own_page(headers):
+            return response
+        if scope["method"] not in _SAFE and not _is_own_page(headers):
             origin = headers.get("origin", "another site")[:100]
-            text = f"a page of {origin!r} may not change anything here; only this service's own pages may"
-            await refusal(403, text)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return refusal(403, f"a page of {origin!r} may not change anything here; only this service's own pages may")
+        return None
 
 
 def _has(token: bytes, authorization: str) -> bool:

@@ -71,7 +71,7 @@ FAMILIES = by_name(
 )
 PROCESS = by_name(
     Family("build", "info", ("version", "python"), "What runs here."),
-    Family("api_requests", "counter", ("route", "code"), "Answers of the API."),
+    Family("api_requests", "counter", ("route", "code"), "Answers of the API; route `refused`: not let in."),
     Family("connections", "gauge", ("listener",), "Connections open now, TLS handshakes included: api, probes."),
     Family(
         "connections_closed",

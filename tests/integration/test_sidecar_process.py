@@ -222,6 +222,13 @@ def test_given_a_token_when_asked_then_only_its_bearer_is_answered_and_probes_ar
         service.api = service.api.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
         assert service.get("/v1/status").status_code == 401
         assert service.get("/v1/status", Authorization="Bearer wrong").status_code == 401
+        assert 'kafka_discovery_api_requests_total{code="401",route="refused"} 2.0' in service.probe("/metrics").text
+        (line,) = [line for line in service.log.read_text().splitlines() if '"refused"' in line]
+        assert {**json.loads(line), "timestamp": ""}.items() >= {
+            "status": 401,
+            "path": "/v1/status",
+            "times": 1,
+        }.items()
         assert service.get("/v1/status", Authorization=f"Bearer {TOKEN}").status_code == 200
         basic = httpx.get(service.api + "/v1/status", auth=("anybody", TOKEN), trust_env=False)
         assert basic.status_code == 200
