@@ -139,19 +139,22 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     return cuts
 
 
-def no_cut_left_behind(options: SourceOptions) -> Callable[[Offsets], None]:
-    """Return what refuses to go on from offsets at which a cut of another ledger file waits.
+def no_cut_left_behind(options: SourceOptions) -> Callable[[Offsets], None] | None:
+    """Return what refuses to go on without a name from offsets at which a cut of a ledger file waits.
 
+    None for a source with a name: it goes on with its own ledger or not at all, and only `checkpoint adopt`, which
+    knows the query, gives it an empty one. Of two named queries one may stand where a cut range of the other ends.
     Ledgers that a living process holds are another query's: a checkpoint has one driver.
 
     Runs: Spark's driver-side source runner; the check reads files, once.
     """
+    if options.source_id is not None:
+        return None
 
     def check(offsets: Offsets) -> None:
         from discovery.spark.source.cuts.ledger_file import other_ledgers  # noqa: PLC0415 - as in `embedded_feed`
 
-        own = options.source_id if options.cuts is not None and not options.cuts.in_kafka else None
-        others = other_ledgers(options.state_dir or default_state_dir(), besides=own, held=False)
+        others = other_ledgers(options.state_dir or default_state_dir(), besides=None, held=False)
         for sentence in left_behind(offsets, others, query=None):
             raise StateError(f"{sentence}; where this is another query, give it a stateDir of its own")
 

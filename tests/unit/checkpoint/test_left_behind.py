@@ -116,6 +116,26 @@ def test_given_a_cut_of_a_living_source_when_an_unnamed_query_starts_then_it_goe
         running.close()
 
 
+def test_given_two_named_queries_of_one_topic_when_started_after_a_crash_then_a_cut_of_one_does_not_refuse_the_other(
+    state_dir: Path,
+) -> None:
+    ledger(state_dir, "mine").close()
+    mine = started(state_dir, sourceId="mine")
+    try:
+        assert mine.latestOffset(START, NORMAL) == {"t": {"0": 20, "1": 5}}
+    finally:
+        mine.stop()
+
+
+def test_given_a_pending_cut_when_its_query_starts_under_a_new_name_then_it_is_refused(state_dir: Path) -> None:
+    renamed = started(state_dir, sourceId="new")
+    try:
+        with pytest.raises(StateError, match="the checkpoint is not new, but no ledger of its cuts"):
+            renamed.latestOffset(START, NORMAL)
+    finally:
+        renamed.stop()
+
+
 def test_given_a_damaged_ledger_of_another_when_a_query_starts_then_it_goes_on(
     state_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

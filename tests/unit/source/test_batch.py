@@ -1,12 +1,13 @@
 """What a batch read plans over a scripted feed: all of it, or an error that says what is missing."""
 
 import logging
+from typing import cast
 
 import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
 from discovery.core.model import TopicName
-from discovery.spark.source.batch import KafkaDiscoveryReader, plan_batch
+from discovery.spark.source.batch import BatchPartition, KafkaDiscoveryReader, plan_batch
 from discovery.spark.source.options.parse import parse_options
 from pyspark_kafka_discovery import DefaultSource
 from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
@@ -108,6 +109,14 @@ def test_given_options_of_streams_and_a_name_when_read_at_once_then_they_are_rep
     assert [note.partition(" has")[0] for note in reader._options.notes] == [
         "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "sourceId",
     ]  # fmt: skip
+
+
+def test_given_a_name_when_read_at_once_then_a_task_gives_up_after_stall_timeout_since_nobody_ends_its_ranges() -> None:
+    reader = KafkaDiscoveryReader(
+        parse_options({**OPTIONS, "sourceId": "mine", "stallTimeout": "7s"}), lambda _: two_partitions()
+    )
+    settings = {partition.settings.stall_seconds for partition in cast("list[BatchPartition]", reader.partitions())}
+    assert settings == {7.0}
 
 
 def test_given_a_batch_reader_when_planned_then_its_feed_is_stopped_whatever_happens() -> None:
