@@ -16,9 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 TEXT_FIELDS = ("event_id", "user_id", "ip")
 MAX_TEXT_CHARACTERS = 512
 EARLIEST_EVENT = "2000-01-01 00:00:00"
-_MAX_AHEAD = "INTERVAL '1 00:01' DAY TO MINUTE"
-"""After the beginning of the minute: Spark writes the time of a batch into the code it compiles, and would compile
-each batch again."""
+MAX_AHEAD = "INTERVAL 1 DAY"
 _KEEP_MALFORMED = "INTERVAL 2 DAYS"
 _LAST_MILLISECOND = 253_402_300_799_999
 """The end of year 9999; beyond it `timestamp_millis` raises, which would end the query."""
@@ -135,8 +133,6 @@ def _reason() -> Column:
     return (
         reason.when(moment.isNull(), "ts is not a timestamp")
         .when(moment < F.lit(EARLIEST_EVENT).cast("timestamp"), "ts lies before the year 2000")
-        .when(
-            moment > F.date_trunc("minute", F.current_timestamp()) + F.expr(_MAX_AHEAD), "ts lies more than a day ahead"
-        )
+        .when(moment > F.current_timestamp() + F.expr(MAX_AHEAD), "ts lies more than a day ahead")
         .otherwise(F.lit(None).cast("string"))
     )
