@@ -71,9 +71,7 @@ class FileLedger:
 
     def close(self) -> None:
         """See `Ledger.close`."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        self._let_go()
         self._lock.release()
 
     def set_aside(self) -> str:
@@ -110,13 +108,14 @@ class FileLedger:
         state = prune(self._fold(content))
         if (compact := _content(state)) != content:
             self._replace(compact)
-        self._size = len(compact)
         return state
 
     def _replace(self, content: bytes) -> None:
+        self._let_go()  # first: also what fails may have replaced the file
         write_atomically(self.path, content)
-        self._size = len(content)
-        if self._handle is not None:  # of the file that was replaced
+
+    def _let_go(self) -> None:
+        if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
@@ -138,9 +137,9 @@ class FileLedger:
     def _opened(self) -> int:
         if self._handle is None:
             if not self.path.exists():
-                write_atomically(self.path, _line(_SCHEMA))
-                self._size = len(_line(_SCHEMA))
+                write_atomically(self.path, _content(LedgerState()))
             self._handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._size = os.fstat(self._handle).st_size
         return self._handle
 
 
