@@ -74,6 +74,7 @@ SIGNS = (
     Sign(Failure.CODE, r"This server does not host this topic-partition"),
     Sign(Failure.LEADERLESS, r"before the position for partition (?P<what>\S+) could be determined"),
     Sign(Failure.LEADERLESS, r"Cannot fetch record for offset \d+ in \d+ milliseconds"),
+    Sign(Failure.LEADERLESS, r"stallTimeout: no record came for"),
     Sign(Failure.LEADERLESS, r"LeaderNotAvailableException"),
     Sign(Failure.LEADERLESS, r"There is no leader for this topic-partition"),
     Sign(Failure.LEADERLESS, r"NotLeaderOrFollowerException"),

@@ -44,6 +44,7 @@ SEEN = [
         Failure.LEADERLESS,
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset 42 in 120000 milliseconds",
     ),
+    (Failure.LEADERLESS, "GatewayError: stallTimeout: no record came for 120 s from the leader of t-0 at offset 5"),
     (Failure.LEADERLESS, "org.apache.kafka.common.errors.LeaderNotAvailableException: There is no leader"),
     (
         Failure.LEADERLESS,
