@@ -11,6 +11,7 @@ from discovery.config.flags import AsJson
 from discovery.config.layers import Where
 from discovery.config.opened import open_files
 from discovery.config.provenance import Effective, load
+from discovery.core.plural import counted
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file.")]
@@ -85,7 +86,7 @@ def check(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as_json: As
         return
     for name in effective.ignored:
         typer.echo(f"note: {name} is no setting of ours and is ignored")
-    typer.echo(f"the configuration is sound: {len(clusters)} cluster(s): {', '.join(clusters)}")
+    typer.echo(f"the configuration is sound: {counted(len(clusters), 'cluster')}: {', '.join(clusters)}")
 
 
 def _load(config: Path | None, bootstrap: str | None) -> Effective:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from discovery.core.errors import ConfigError, StateError
+from discovery.core.plural import counted
 from discovery.localkafka import show
 from discovery.localkafka.admin import wait_until
 from discovery.localkafka.cluster import LocalKafka
@@ -36,7 +37,7 @@ def up(
     java_command()
     kafka_jars()  # shows its own bar
     try:
-        with show.progress(f"starting {brokers} brokers") as report:
+        with show.progress(f"starting {counted(brokers, 'broker')}") as report:
             cluster.start(on_progress=report)
         show.status(cluster, name, as_json=as_json)
         if not as_json:
@@ -110,7 +111,7 @@ def add_partitions(
     """Grow a topic."""
     _attach(name).add_partitions(topic, total)
     facts = {"name": name, "topic": topic, "partitions": total}
-    show.result(facts, f"topic {topic} has {total} partitions", as_json=as_json)
+    show.result(facts, f"topic {topic} has {counted(total, 'partition')}", as_json=as_json)
 
 
 @local_kafka_app.command()
@@ -152,7 +153,8 @@ def _sweep(folder: ClusterFolder, name: str, *, as_json: bool) -> None:
         raise StateError(f"no local cluster named {name!r} is up; nothing to do")
     with held(folder.lock()):
         ended = [identity.pid for identity in folder.sweep()]
-    sentence = f"local cluster {name!r} had crashed; ended {len(ended)} processes it left and deleted its data"
+    left = counted(len(ended), "process", "processes")
+    sentence = f"local cluster {name!r} had crashed; ended {left} of it and deleted its data"
     _report_down(name, ended, sentence, as_json=as_json)
 
 

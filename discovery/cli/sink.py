@@ -12,6 +12,7 @@ from discovery.config.flags import AsJson, ClientOption, KafkaTimeout, StateFold
 from discovery.config.logs import configure_logging
 from discovery.core.errors import ConfigError
 from discovery.core.interest import SINK_LEDGER_TOPIC
+from discovery.core.plural import counted
 from discovery.spark.sink.options import parse_options
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def abort_lingering(asked: Asked) -> None:
     operate.abort_lingering(plan, lanes=lanes)
     asked.say(
         {"sink": asked.sink, "lanes": lanes, "were_open": [s.lane for s in before.lanes if s.open_transaction]},
-        f"{asked.sink}: nothing of {lanes} lanes is open any more; a running query repeats what it was writing",
+        f"{asked.sink}: nothing of {counted(lanes, 'lane')} is open any more; "
+        "a running query repeats what it was writing",
     )
 
 
@@ -174,7 +176,7 @@ def _lines(sink: str, found: "SinkStatus") -> list[str]:
     else:
         query = f"query {control.query_id}" if control.query_id else "no query yet"
         done = f"batch {control.batch_id} is complete" if control.batch_id >= 0 else "no batch is complete"
-        head = f"{sink}: {query}, generation {control.generation}, {control.known_lanes} lanes, {done}"
+        head = f"{sink}: {query}, generation {control.generation}, {counted(control.known_lanes, 'lane')}, {done}"
     begun = [] if found.begun_batch is None else [f"batch {found.begun_batch} is begun: the next start finishes it"]
     return [head, *begun, *map(_line, found.lanes)]
 
@@ -183,5 +185,5 @@ def _line(lane: "LaneStatus") -> str:
     text = "no marker"
     if lane.marker is not None:
         age = int(time.time()) - lane.marker.wall_seconds
-        text = f"batch {lane.marker.batch_id}, {lane.marker.rows} records, {age} s ago"
+        text = f"batch {lane.marker.batch_id}, {counted(lane.marker.rows, 'record')}, {age} s ago"
     return f"  lane {lane.lane}: {text}{', a transaction is open: abort-lingering ends it' * lane.open_transaction}"

@@ -578,6 +578,6 @@ def _fatal(state: State) -> str | None:
         return None
     assert state.pin_source is not None  # noqa: S101 - set with the pin
     return (
-        f"all {len(listed)} listed addresses belong to cluster {foreign[0].cluster_id}, "
+        f"every listed address belongs to cluster {foreign[0].cluster_id}, "
         f"but {state.pin_source.says} {state.pin}; correct the list{state.pin_source.if_wanted}"
     )

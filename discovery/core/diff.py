@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from discovery.core.model import PartitionMetadata, Snapshot, TopicMetadata, TopicName
+from discovery.core.plural import counted
 
 
 class EventKind(Enum):
@@ -79,7 +80,9 @@ def _topics(old: Snapshot | None, new: Snapshot) -> list[Event]:
         elif name in tombs:
             events.append(_recreation(tombs[name].topic, now))
         else:
-            events.append(Event(EventKind.TOPIC_ADDED, name, f"topic {name} has {len(now.partitions)} partitions"))
+            events.append(
+                Event(EventKind.TOPIC_ADDED, name, f"topic {name} has {counted(len(now.partitions), 'partition')}")
+            )
     events += [
         Event(EventKind.TOPIC_GONE, name, f"topic {name} is gone") for name in sorted(before) if name not in new.topics
     ]

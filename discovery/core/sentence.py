@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from discovery.core.model import BrokerAddress, LoopState, Verdict
+from discovery.core.plural import counted
 from discovery.core.state import State
 
 _SHOWN = 4
@@ -19,15 +20,15 @@ def describe(state: State) -> str:
 
 def _heading(state: State) -> str:
     alive = sum(known.alive for known in state.addresses.values())
-    counted = f"{alive} of {len(state.addresses)} addresses alive"
+    living = f"{alive} of {counted(len(state.addresses), 'address', 'addresses')} alive"
     if state.snapshot is None:
-        return f"{state.loop_state.value}: {counted}, no view yet"
+        return f"{state.loop_state.value}: {living}, no view yet"
     topics = state.snapshot.topics
     partitions = sum(len(topic.partitions) for topic in topics.values())
     kept = "kept the last view of " if state.loop_state is not LoopState.FRESH else ""
     return (
-        f"{state.loop_state.value}: {counted}, {kept}{len(state.snapshot.brokers)} brokers"
-        f" and {partitions} partitions in {len(topics)} topics"
+        f"{state.loop_state.value}: {living}, {kept}{counted(len(state.snapshot.brokers), 'broker')}"
+        f" and {counted(partitions, 'partition')} in {counted(len(topics), 'topic')}"
     )
 
 
@@ -39,11 +40,11 @@ def _troubles(state: State) -> list[str]:
     troubles = [f"{v.value.replace('_', ' ')}: {_some(by_verdict[v])}" for v in Verdict if v in by_verdict]
     if state.snapshot is not None:
         leaderless = sum(p.leader_id is None for t in state.snapshot.topics.values() for p in t.partitions)
-        troubles += [f"{leaderless} partitions without a leader"] * bool(leaderless)
+        troubles += [f"{counted(leaderless, 'partition')} without a leader"] * bool(leaderless)
     if state.complaint:
         troubles.append(f"metadata fails: {state.complaint}")
     if state.claim is not None:
-        troubles.append(f"held back the loss of {len(state.claim.gone)} brokers until it is confirmed")
+        troubles.append(f"held back the loss of {counted(len(state.claim.gone), 'broker')} until it is confirmed")
     return troubles
 
 

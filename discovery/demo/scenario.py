@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from discovery.core.errors import DiscoveryError
+from discovery.core.plural import counted
 from discovery.demo.processes import ProcessError
 from discovery.demo.recording import Mark, Moment, Recording
 from discovery.demo.report.live_view import View
@@ -281,7 +282,9 @@ class Scenario:
         if not all(follows(log) for log in logs):
             raise StepFailedError("a job never followed the service, so this was not a demo of it")
         looks = sum(own_looks(log) for log in logs)
-        by_themselves = f"looked for themselves {looks} times meanwhile" if looks else "never looked for themselves"
+        by_themselves = (
+            f"looked for themselves {counted(looks, 'time')} meanwhile" if looks else "never looked for themselves"
+        )
         self._mark(Moment.NOTE, f"Both jobs followed the service, and {by_themselves}.")
 
     # -- facts --------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.plural import counted
 from discovery.core.prediction.clients import Client, ClientVersion, configured, contradictions
 from discovery.core.prediction.forecast import Death, Forecast, Limits, Listed, forecast
 from discovery.doctor.facts import Facts, Seen
@@ -104,7 +105,7 @@ def _list(facts: Facts) -> Iterator[Finding]:
         yield Finding(code="none-alive", weight=Weight.GRAVE, sentence=text)
     else:
         dead = [seen for seen in facts.listed if seen.death is not None]
-        text = f"{len(dead)} of {total} addresses of the list are dead: {_names(dead)}."
+        text = f"{len(dead)} of {total} addresses of the list {'is' if len(dead) == 1 else 'are'} dead: {_names(dead)}."
         yield Finding(code="some-dead", weight=Weight.WARN, sentence=text)
     if names and len(names) < total:
         text = f"{_names(names)}: the name does not resolve, so the client drops the entry for as long as it lives."
@@ -145,9 +146,10 @@ def _cluster(facts: Facts, described: Described) -> Iterator[Finding]:
     elif facts.leaderless:
         shown = ", ".join(map(str, facts.leaderless[:_SHOWN])) + ("…" if len(facts.leaderless) > _SHOWN else "")
         seconds = described.client.limits.api_seconds
+        has = "has" if len(facts.leaderless) == 1 else "have"
         text = (
-            f"{len(facts.leaderless)} of {facts.partitions} partitions have no leader ({shown}): a reader of one "
-            f"stands still for {seconds:g} s and then dies, and so does every restart."
+            f"{len(facts.leaderless)} of {counted(facts.partitions, 'partition')} {has} no leader ({shown}): a "
+            f"reader of one stands still for {seconds:g} s and then dies, and so does every restart."
         )
         yield Finding(code="leaderless", weight=Weight.GRAVE, sentence=text)
 

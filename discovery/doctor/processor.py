@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from discovery.core.plural import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
@@ -25,8 +27,8 @@ class Processor:
         return min(fair, self.limit or fair)
 
     def __str__(self) -> str:
-        limit = "no limit" if self.limit is None else f"a limit of {self.limit:g} cores"
-        return f"{self.cores} core{'s' * (self.cores > 1)}, {limit}, load {self.load:.1f}"
+        limit = "no limit" if self.limit is None else f"a limit of {self.limit:g} core{'s' * (self.limit != 1)}"
+        return f"{counted(self.cores, 'core')}, {limit}, load {self.load:.1f}"
 
 
 def processor_here(root: Path = Path("/")) -> Processor:

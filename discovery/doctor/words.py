@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from discovery.core.plural import counted
 from discovery.core.prediction.forecast import Death, Forecast
 from discovery.doctor.diagnose import Diagnosis, Finding, Weight, curve, percent
 from discovery.doctor.facts import Facts, Seen
@@ -33,7 +34,7 @@ def report(diagnosis: Diagnosis) -> Text:
     """
     lines = Text()
     facts, described = diagnosis.facts, diagnosis.described
-    count = f"{len(facts.listed)} address{'es' if len(facts.listed) > 1 else ''}"
+    count = counted(len(facts.listed), "address", "addresses")
     cluster = facts.cluster_ids[0] if facts.cluster_ids else "unknown: nobody answered"
     lines.append(
         f"{count}, cluster {cluster}\n{described.client.version}, {described.client.kind.value} "

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 
 from discovery.core.errors import ConfigError, LedgerTakenError, StateError
 from discovery.core.model import BrokerAddress, TopicName
+from discovery.core.plural import counted
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.topics import COPIES, LEAST_IN_SYNC, make_topic
@@ -168,8 +169,9 @@ class Journal:
             )
         if in_sync < least:
             raise ConfigError(
-                f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with {copies} replicas, so a "
-                f"cut may be lost with one broker; set it to {least}, or name another topic"
+                f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with "
+                f"{counted(copies, 'replica')}, so a cut may be lost with one broker; "
+                f"set it to {least}, or name another topic"
             )
 
     def _write(self, entries: Mapping[str, str | None], deadline: float, *, is_holder: bool) -> None:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic  # type: i
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
+from discovery.core.plural import counted
 from discovery.kafka.inventory import broker_option, topic_option
 from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
@@ -157,8 +158,8 @@ class TopicAdmin:
             raise TransactionError(f"topic {topic} could not be made in time: {error}") from error
         except KafkaException as exc:
             raise ConfigError(
-                f"topic {topic}: {exc.args[0].str()}; create it by hand: {partitions} partitions, {COPIES} replicas, "
-                "or allow CREATE"
+                f"topic {topic}: {exc.args[0].str()}; create it by hand: {counted(partitions, 'partition')}, "
+                f"{COPIES} replicas, or allow CREATE"
             ) from exc
 
     def forget_group(self, group: str, *, timeout_seconds: float) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from discovery.core.errors import DiscoveryError, KafkaUnreachableError
+from discovery.core.plural import counted
 
 _QUIET = logging.getLogger("kafka_discovery.localkafka.librdkafka")
 _QUIET.addHandler(logging.NullHandler())
@@ -90,7 +91,7 @@ class Admin:
     def add_partitions(self, topic: str, total: int, *, deadline_seconds: float) -> None:
         """Grow a topic to `total` partitions; returns when the cluster has accepted it."""
         grown = self._client.create_partitions([NewPartitions(topic, total)], request_timeout=deadline_seconds)
-        self._finish(grown, topic, f"grow to {total} partitions topic")
+        self._finish(grown, topic, f"grow to {counted(total, 'partition')} topic")
 
     def delete_topic(self, topic: str, *, deadline_seconds: float) -> None:
         """Delete a topic and wait until metadata no longer names it."""
@@ -115,7 +116,7 @@ class Admin:
         wait_until(
             led,
             deadline_seconds=deadline_seconds,
-            otherwise=lambda: f"topic {topic} has not all {partitions} partitions led and in sync",
+            otherwise=lambda: f"topic {topic} has not all of {counted(partitions, 'partition')} led and in sync",
         )
 
     def _finish(self, futures: Mapping[str, Any], topic: str, verb: str) -> None:

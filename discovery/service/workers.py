@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from discovery.core.plural import counted
 from discovery.service.api.responses import ApiError
 
 _T = TypeVar("_T")
@@ -62,7 +63,7 @@ class Workers:
         Runs: event loop; does not block it.
         """
         if self._running[cluster] >= self._limit:
-            text = f"{self._limit} questions to cluster {cluster} are on their way already; try again later"
+            text = f"cluster {cluster} has {counted(self._limit, 'question')} on the way already; try again later"
             raise ApiError(503, text)
         self._running[cluster] += 1
         # One whose caller hung up still runs, and counts until it has ended.

@@ -28,7 +28,7 @@ def test_given_a_dead_list_when_the_file_names_living_brokers_then_they_are_foun
         )
         feed.start()
         try:
-            eventually(lambda: "0 of 1 addresses alive" in feed.view().sentence, 20, "the dead list")
+            eventually(lambda: "0 of 1 address alive" in feed.view().sentence, 20, "the dead list")
             path.write_text(kafka_cluster.bootstrap_servers.replace(",", "\n"))
             eventually(lambda: len(feed.view().partitions) == 2, 30, "the partitions")
             assert feed.view().state is LoopState.FRESH

@@ -70,7 +70,7 @@ def test_given_a_job_that_always_dies_of_its_list_when_the_budget_is_spent_then_
     body = 'sys.exit("No resolvable bootstrap urls given in bootstrap.servers")'
     code, report, said = finished(tmp_path, body, "--restart", "fixed", "--restarts", "2")
     assert (code, report["outcome"], started(tmp_path)) == (3, "out of restarts", 3), said
-    assert "2 restarts are used up" in said
+    assert "the budget of 2 restarts is used up" in said
 
 
 def test_given_a_list_on_which_nobody_lives_when_started_then_the_job_is_spared_the_attempt(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_given_a_batch_begun_when_the_number_of_lanes_changes_then_it_is_refused
     sink.confirm(sink.write(0, ["a"]))
     report = sink.write(1, ["b"])
     sink.lanes = 2
-    with pytest.raises(SinkRefusedError, match="batch 1 was begun with 1 lanes and is not complete"):
+    with pytest.raises(SinkRefusedError, match="batch 1 was begun with 1 lane and is not complete"):
         sink.plan()
     sink.lanes = 1
     sink.confirm(report)
@@ -170,7 +170,7 @@ def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_kee
     sink.write(0, ["a"])
     assert sink.write(0, ["b"]).outcome is Outcome.KEPT
     sink.more = {"onMismatch": "fail"}
-    with pytest.raises(SinkRefusedError, match="committed with 1 records, its replay has 1 others"):
+    with pytest.raises(SinkRefusedError, match="committed with 1 record, its replay has 1 other"):
         sink.write(0, ["b"])
     with pytest.raises(SinkRefusedError, match="its replay has 0"):
         sink.write(0, [])
@@ -298,8 +298,8 @@ def test_given_a_sink_when_looked_at_taken_over_and_reset_by_command_then_each_d
     sink.confirm(sink.write(0, ["a"]))
     common = ["--sink", sink.sink_id, "--bootstrap", sink.cluster.bootstrap_servers, "--state-dir", str(sink.folder)]
     shown = CliRunner().invoke(app, ["sink", "status", *common])
-    assert f"{sink.sink_id}: query query-1, generation 1, 1 lanes, batch 0 is complete" in shown.output
-    assert "lane 0: batch 0, 1 records" in shown.output
+    assert f"{sink.sink_id}: query query-1, generation 1, 1 lane, batch 0 is complete" in shown.output
+    assert "lane 0: batch 0, 1 record" in shown.output
     asked = CliRunner().invoke(app, ["sink", "takeover", *common])
     assert "nothing was changed: add --yes" in asked.output
     sink.query_id = "query-2"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from discovery.core.errors import ConfigError
+from discovery.core.plural import counted
 
 _SHAPE = 'write it as: <LoginModule class> required username="…" password="…";'
 _ENTRY = re.compile(
@@ -44,7 +45,9 @@ def parse_jaas(text: str, *, option: str) -> Login:
         position = entry.end()
     rest = text[position:].strip()
     if rest != ";":
-        problem = "the closing semicolon is missing" if not rest else f"unreadable after {len(options)} options"
+        problem = (
+            "the closing semicolon is missing" if not rest else f"unreadable after {counted(len(options), 'option')}"
+        )
         raise ConfigError(f"{option}: {problem}; {_SHAPE}")
     return Login(head.group(1).rpartition(".")[2], options)
 

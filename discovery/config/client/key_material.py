@@ -15,6 +15,7 @@ from discovery.config.client.keytool import KeytoolError, as_pkcs12, trusted_cer
 from discovery.config.client.options import ClientOptions
 from discovery.config.client.stores import Side, StoreFile, certificates_in, keys_in
 from discovery.core.errors import ConfigError
+from discovery.core.plural import counted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -99,8 +100,8 @@ def _pem_key(text: str, store: StoreFile) -> dict[str, str]:
     keys, chain = keys_in(text), certificates_in(text)
     if len(keys) != 1 or not chain:
         raise ConfigError(
-            f"{store.option()}: {store.location} holds {len(keys)} private keys and "
-            f"{chain.count('BEGIN')} certificates; it needs one key, then its certificate chain"
+            f"{store.option()}: {store.location} holds {counted(len(keys), 'private key')} and "
+            f"{counted(chain.count('BEGIN'), 'certificate')}; it needs one key, then its certificate chain"
         )
     _check_key(keys[0], store)
     return {"ssl.key.pem": keys[0], "ssl.certificate.pem": chain}

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Self
 
 from discovery.core.errors import ConfigError
+from discovery.core.plural import counted
 from discovery.core.prediction.forecast import Limits
 
 NEWEST = (4, 1)
@@ -245,7 +246,7 @@ def _useless_recovery(client: Client, entries: int) -> Contradiction | None:
         code="recovery-never",
         sentence=f"{_STRATEGY}=rebootstrap does nothing against black holes here: {version} goes back to its list only "
         f"while every known broker is in backoff at once, and {_BACKOFF_MOST} ({backoff:g} s) is over long before "
-        f"{entries} connects of {setup:g} s are. And it goes back to the same list.",
+        f"{counted(entries, 'connect')} of {setup:g} s. And it goes back to the same list.",
     )
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from discovery.core.errors import ConfigError
+from discovery.core.plural import counted
 
 Placement = Mapping[tuple[str, int], Sequence[int]]
 """Replica ids by topic and partition, the preferred leader first."""
@@ -29,8 +30,8 @@ def plan_reassignment(
             continue
         if len(replicas) > len(remaining):
             raise ConfigError(
-                f"cannot empty brokers {sorted(leaving)}: {topic}-{partition} has {len(replicas)} replicas and only "
-                f"{len(remaining)} brokers would remain; name fewer brokers"
+                f"cannot empty brokers {sorted(leaving)}: {topic}-{partition} has {counted(len(replicas), 'replica')} "
+                f"and only {counted(len(remaining), 'broker')} would remain; name fewer brokers"
             )
         kept = list(replicas)
         for place, broker in enumerate(kept):

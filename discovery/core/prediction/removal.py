@@ -18,6 +18,7 @@ from discovery.core.model import (
     TopicName,
     TopicPartition,
 )
+from discovery.core.plural import counted
 from discovery.core.prediction.reassignment import plan_reassignment
 
 GROUPS = TopicName("__consumer_offsets")
@@ -249,9 +250,8 @@ def _moves(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFi
     if transactions is not None:
         led = {p.partition for p in transactions.partitions if p.leader_id in gone}
         if led:
-            text = (
-                f"Transactions of {len(led)} of {len(transactions.partitions)} coordinators there pause for a moment."
-            )
+            coordinators = counted(len(transactions.partitions), "coordinator")
+            text = f"Transactions of {len(led)} of {coordinators} there pause for a moment."
             yield RemovalFinding(code="transactions", level=Level.MOVES, sentence=text)
 
 
@@ -308,7 +308,7 @@ def _plan(facts: RemovalFacts, gone: frozenset[BrokerId]) -> dict[TopicPartition
 def _found(code: str, level: Level, partitions: Sequence[TopicPartition], what: str) -> Iterator[RemovalFinding]:
     if partitions:
         names = [str(tp) for tp in partitions]
-        text = f"{what}: {len(names)} partition{'s' if len(names) > 1 else ''} ({_shown(names)})."
+        text = f"{what}: {counted(len(names), 'partition')} ({_shown(names)})."
         yield RemovalFinding(code=code, level=level, sentence=text, subjects=tuple(names))
 
 

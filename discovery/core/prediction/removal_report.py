@@ -53,7 +53,8 @@ def commands(removal: Removal, facts: RemovalFacts, *, verified: bool = False) -
     unregister = [f"kafka-cluster unregister --bootstrap-server {contacts} --id {one}" for one in removal.leaving]
     check = f"kafka-discovery removal --bootstrap {contacts} --brokers {ids}"
     if removal.safety is Safety.SAFE:
-        return [] if verified else [f"stop brokers {ids}", *unregister, f"{check} --verify"]
+        brokers = "broker" if len(removal.leaving) == 1 else "brokers"
+        return [] if verified else [f"stop {brokers} {ids}", *unregister, f"{check} --verify"]
     done = []
     if removal.plan:
         done = [f"{check} --plan {PLAN_FILE}", f"{tool} --execute", f"{tool} --verify"]

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from discovery.core.plural import counted
 from discovery.demo.recording import BrokerState, Mark, Moment, Sample
 from discovery.demo.settings import RACKS, DemoSettings
 
@@ -156,7 +157,7 @@ def figures(sample: Sample) -> str:
     brokers = ", ".join(f"{sample.count(state)} {state.value}" for state in BrokerState if sample.count(state))
     return (
         f"{sample.rows_per_second:6.0f} rows/s, lag {sample.lag}, {sample.counted} of {sample.produced} records"
-        f" counted, {sample.partitions} partitions read, brokers: {brokers}"
+        f" counted, {counted(sample.partitions, 'partition')} read, brokers: {brokers}"
     )
 
 

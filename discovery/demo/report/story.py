@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from discovery.core.plural import counted
 from discovery.demo.report.outcome import BROKER_SESSION_SECONDS, Figures, Goal
 
 _NOTABLE_SECONDS = 0.5
@@ -21,7 +22,7 @@ def headline(figures: Figures, broken: Sequence[Goal], failure: str | None) -> s
 
 def machine(figures: Figures) -> str:
     """Say on what it ran: a time means nothing without it."""
-    return f"{figures.cores} {'core' if figures.cores == 1 else 'cores'}, load {figures.load_average:.0f}"
+    return f"{counted(figures.cores, 'core')}, load {figures.load_average:.0f}"
 
 
 def lead(figures: Figures, failure: str | None) -> str:

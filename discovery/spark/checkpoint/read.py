@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from discovery.core.errors import ConfigError
+from discovery.core.plural import counted
 from discovery.spark.source.planning.offsets import Offsets, parse_offsets
 
 _VERSIONS = ("v1", "v2")
@@ -252,4 +253,4 @@ def _leftovers(path: Path) -> list[Finding]:
     count = sum(1 for folder in ("offsets", "commits") for _ in (path / folder).glob(".*.tmp"))
     if not count:
         return []
-    return [Finding(Severity.NOTE, f"{count} temporary files of writes that did not end; they do no harm")]
+    return [Finding(Severity.NOTE, f"{counted(count, 'temporary file')} left by unfinished writes; harmless")]

@@ -13,6 +13,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from discovery.core.plural import counted
+
 
 class ProgressLog(StreamingQueryListener):
     """Follows one query. Late data is never dropped in silence: it is counted and said on stderr."""
@@ -39,7 +41,7 @@ class ProgressLog(StreamingQueryListener):
         self.dropped_groups += dropped
         if dropped:
             print(  # noqa: T201 - a job's own output
-                f"dau: batch {progress['batchId']} dropped {dropped} groups of rows later than the watermark"
+                f"dau: batch {progress['batchId']} dropped {counted(dropped, 'group')} of rows later than the watermark"
                 f" {progress['eventTime'].get('watermark')}; raise --allowed-lateness if they matter",
                 file=sys.stderr,
                 flush=True,

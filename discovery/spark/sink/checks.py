@@ -10,6 +10,7 @@ from dataclasses import replace
 from discovery.config.clock import SystemClock
 from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName
+from discovery.core.plural import counted
 from discovery.feed.base import FeedView, Interest, verdicts
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Transaction
@@ -127,8 +128,8 @@ def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
         admin.create(options.marker_topic, partitions=partitions, timeout_seconds=_ANSWER_SECONDS)
     elif shape.partitions < options.lanes:
         raise ConfigError(
-            f"lanes: {options.lanes} are more than the {shape.partitions} partitions of {options.marker_topic}; add "
-            "partitions to it, or use fewer lanes"
+            f"lanes: {options.lanes} are more than the {counted(shape.partitions, 'partition')} of "
+            f"{options.marker_topic}; add partitions to it, or use fewer lanes"
         )
     elif shape.copies < _ENOUGH_BROKERS <= len(plan.brokers):
         _log.warning(
@@ -193,7 +194,7 @@ def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
     if wanted != known and ahead:
         raise SinkRefusedError(
             f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
-            f"{known} lanes and is not complete; start once with lanes={known}, then change it"
+            f"{counted(known, 'lane')} and is not complete; start once with lanes={known}, then change it"
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from discovery.core.errors import SinkRefusedError
+from discovery.core.plural import counted
 from discovery.spark.sink.marker import Control, Marker
 
 RETENTION_SECONDS = 7 * 86_400
@@ -149,8 +150,8 @@ def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refus
     if other := counts - {attempt.lanes}:
         return Refuse(
             refusal=Refusal.LANE_COUNT_CHANGED,
-            sentence=f"it has {min(other)} lanes, this query has {attempt.lanes}; a batch was left between lanes: "
-            "finish it with the old number, then change it",
+            sentence=f"it has {counted(min(other), 'lane')}, this query has {attempt.lanes}; a batch was left between "
+            "lanes: finish it with the old number, then change it",
         )
     return None
 
@@ -225,14 +226,15 @@ def settle(
     if marker.unlaned and policy is OnMismatch.KEEP_COMMITTED:
         # As after a first try without with_lanes: another task's records failed the batch, and are not in the topic.
         raise SinkRefusedError(
-            f"sinkId {sink_id!r}: batch {marker.batch_id} is committed with {marker.rows} records, its replay has "
-            f"{rows}, and it was written without with_lanes: other tasks' records of it may be missing; then set "
-            "onMismatch=rewrite for one start, or run `kafka-discovery sink takeover`"
+            f"sinkId {sink_id!r}: batch {marker.batch_id} is committed with {counted(marker.rows, 'record')}, its "
+            f"replay has {rows}, and it was written without with_lanes: other tasks' records of it may be missing; "
+            "then set onMismatch=rewrite for one start, or run `kafka-discovery sink takeover`"
         )
     if policy is OnMismatch.FAIL:
+        other = "" if rows != marker.rows else " other" if rows == 1 else " others"
         raise SinkRefusedError(
-            f"sinkId {sink_id!r}, lane {lane}: batch {marker.batch_id} is committed with {marker.rows} records, its "
-            f"replay has {rows}{' others' if rows == marker.rows else ''}: the query is not deterministic, or its code "
-            "changed; onMismatch=keep-committed keeps what is there, rewrite writes this too"
+            f"sinkId {sink_id!r}, lane {lane}: batch {marker.batch_id} is committed with "
+            f"{counted(marker.rows, 'record')}, its replay has {rows}{other}: the query is not deterministic, or its "
+            "code changed; onMismatch=keep-committed keeps what is there, rewrite writes this too"
         )
     return policy

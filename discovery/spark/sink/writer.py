@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
+from discovery.core.plural import counted
 from discovery.kafka.transactions import Transaction
 from discovery.spark.sink import hooks
 from discovery.spark.sink.columns import LANE, Record, plain, records
@@ -163,8 +164,8 @@ class LaneWriter:
         lanes = self._plan.options.lanes
         if self._attempt.lane >= lanes:
             raise ConfigError(
-                f"lanes: task {self._attempt.lane} has records, but there {'is' if lanes == 1 else 'are'} {lanes} "
-                f"lane{'s' * (lanes > 1)}; write with_lanes(df, lanes={lanes}), the last thing before writeStream"
+                f"lanes: task {self._attempt.lane} has records, but the sink has {counted(lanes, 'lane')}; "
+                f"write with_lanes(df, lanes={lanes}), the last thing before writeStream"
             )
 
     def _empty(self, early: Write | Compare | Skip) -> LaneReport:

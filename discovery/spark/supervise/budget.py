@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from discovery.core.plural import counted
+
 _JITTER = 0.5
 """Share of a delay that is left to chance: jobs that died together must not come back together."""
 
@@ -78,19 +80,21 @@ def decide(budget: Budget, failed: Sequence[Run], *, fraction: float) -> Restart
     match budget:
         case FixedDelay():
             if len(failed) > budget.restarts:
-                return GiveUp(f"{budget.restarts} restarts are used up")
+                return GiveUp(f"the budget of {counted(budget.restarts, 'restart')} is used up")
             return Restart(_jittered(budget.delay_seconds, fraction))
         case Exponential():
             row = _row(failed, budget.healthy_seconds)
             if budget.restarts is not None and row > budget.restarts:
-                return GiveUp(f"{budget.restarts} restarts in a row are used up")
+                return GiveUp(f"the budget of {counted(budget.restarts, 'restart')} in a row is used up")
             delay = min(budget.cap_seconds, budget.first_seconds * 2.0 ** min(row - 1, 60))
             return Restart(_jittered(delay, fraction))
         case FailureRate():
             now = failed[-1].ended
             recent = sum(run.ended > now - budget.per_seconds for run in failed)
             if recent > budget.failures:
-                return GiveUp(f"{recent} failures within {budget.per_seconds:g} s; {budget.failures} are allowed")
+                return GiveUp(
+                    f"{counted(recent, 'failure')} within {budget.per_seconds:g} s; at most {budget.failures}"
+                )
             return Restart(_jittered(budget.delay_seconds, fraction))
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from discovery.core.plural import counted
 from discovery.spark.supervise.classify import Failure, Finding
 
 
@@ -100,7 +101,7 @@ class Report:
 
     def lines(self) -> Sequence[str]:
         """Return it for people."""
-        head = f"{self.outcome.value}: {len(self.attempts)} run(s), {self.failures} failed" + (
+        head = f"{self.outcome.value}: {counted(len(self.attempts), 'run')}, {self.failures} failed" + (
             f"; {self.reason}" if self.reason else ""
         )
         reported = [

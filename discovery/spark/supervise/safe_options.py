@@ -79,7 +79,7 @@ def safe_options(version: Version, *, brokers: int, given: Collection[str]) -> t
         found.append(
             _option("metadata.recovery.strategy", "rebootstrap", "starts again from the list when all is lost")
         )
-        why = f"kafka-clients {version[0]}.{version[1]} does so only while all {brokers} brokers rest at once"
+        why = f"kafka-clients {version[0]}.{version[1]} does so only while every known broker is in backoff at once"
         found += [
             SafeOption(name="reconnect.backoff.ms", value=str(backoff), why=why),
             SafeOption(name="reconnect.backoff.max.ms", value=str(backoff), why=why),

@@ -66,7 +66,7 @@ def test_given_a_drained_broker_when_judged_then_it_is_safe_and_the_next_command
     assert (found.safety, codes(found)) == (Safety.SAFE, [])
     assert found.sentence == "safe: broker 4 can be removed"
     assert commands(found, seen) == [
-        "stop brokers 4",
+        "stop broker 4",
         "kafka-cluster unregister --bootstrap-server b1:9092,b2:9092,b3:9092 --id 4",
         "kafka-discovery removal --bootstrap b1:9092,b2:9092,b3:9092 --brokers 4 --verify",
     ]

@@ -128,7 +128,7 @@ def test_given_three_racks_when_one_is_emptied_then_no_rack_holds_two_replicas()
 
 
 def test_given_too_few_brokers_when_emptied_then_the_partition_and_the_remedy_are_named() -> None:
-    with pytest.raises(ConfigError, match="t-0 has 2 replicas and only 1 brokers would remain"):
+    with pytest.raises(ConfigError, match="t-0 has 2 replicas and only 1 broker would remain"):
         plan_reassignment({("t", 0): [1, 2]}, leaving={2}, living={1, 2}, racks={})
 
 

@@ -432,7 +432,7 @@ def test_given_a_report_when_it_ends_then_shells_see_what_it_was() -> None:
         attempt = replace(ended, exit_code=42, finding=classify(text))
         report = Report(outcome=Outcome.FATAL, attempts=(attempt,), reason="because")
         assert (report.exit_code, report.failures) == (code, 1)
-        assert report.lines()[0] == "failed for good: 1 run(s), 1 failed; because"
+        assert report.lines()[0] == "failed for good: 1 run, 1 failed; because"
         assert json.loads(json.dumps(report.document()))["attempts"][0]["finding"]["failure"] == failure.value
     killed = replace(ended, exit_code=-15)
     assert Report(outcome=Outcome.STOPPED, attempts=(killed,)).exit_code == 143

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from discovery.core.model import Isolation, TopicId, TopicName, TopicPartition
+from discovery.core.plural import counted
 from discovery.feed.base import FeedView, PartitionView
 
 
@@ -139,7 +140,7 @@ def _judge(
             LossKind.AGED_OUT,
             tp,
             f"{tp} begins at offset {view.start_offset} but the query stands at {offset}: "
-            f"{view.start_offset - offset} offsets were deleted by retention",
+            f"{counted(view.start_offset - offset, 'offset')} deleted by retention",
         )
     return None
 
@@ -153,6 +154,6 @@ def summarize(losses: tuple[Loss, ...], *, limit: int = 5) -> str:
 
     Runs: anywhere (pure).
     """
-    more = f"; and {len(losses) - limit} partitions more" if len(losses) > limit else ""
+    more = f"; and {counted(len(losses) - limit, 'more partition')}" if len(losses) > limit else ""
     remedy = f"{RECREATED_REMEDY}, or {REMEDY}" if any(loss.kind is LossKind.RECREATED for loss in losses) else REMEDY
     return f"data loss: {'; '.join(loss.text for loss in losses[:limit])}{more}; {remedy}"
