@@ -219,7 +219,7 @@ def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the
 
 def test_given_a_task_beyond_the_lanes_when_it_has_records_then_it_names_the_helper(sink: Sink) -> None:
     assert sink.write(0, [], lane=1).outcome is Outcome.EMPTY
-    with pytest.raises(ConfigError, match=r"lanes: task 1 has records, but there is 1 lane; write with_lanes"):
+    with pytest.raises(ConfigError, match=r"lanes: task 1 has records, but the sink has 1 lane; write with_lanes"):
         sink.write(0, ["a"], lane=1)
     assert sink.visible() == []
 
