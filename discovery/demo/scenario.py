@@ -14,7 +14,7 @@ from discovery.demo.recording import Mark, Moment, Recording
 from discovery.demo.report.live_view import View
 from discovery.demo.report.measure import first_batch_after, first_seen_wall
 from discovery.demo.report.story import listed
-from discovery.demo.sidecar import follows, own_looks
+from discovery.demo.sidecar import embedded_loop_starts, follows
 from discovery.demo.stage import Stage, StepFailedError, TopicRun, lag
 
 _LATENESS = ("--allowed-lateness", "2 days")
@@ -281,7 +281,7 @@ class Scenario:
         logs = (self._stage.main.job_log, self._stage.single.job_log)
         if not all(follows(log) for log in logs):
             raise StepFailedError("a job never followed the service, so this was not a demo of it")
-        looks = sum(own_looks(log) for log in logs)
+        looks = sum(embedded_loop_starts(log) for log in logs)
         by_themselves = (
             f"looked for themselves {counted(looks, 'time')} meanwhile" if looks else "never looked for themselves"
         )

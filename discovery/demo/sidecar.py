@@ -47,12 +47,12 @@ class Sidecar:
             self.child.stop(timeout_seconds=5.0)
 
 
-def own_looks(job_log: Path) -> int:
+def embedded_loop_starts(job_log: Path) -> int:
     """Return how often the jobs of a log began to look for themselves.
 
     Runs: anywhere; reads the log.
     """
-    return job_log.read_text(errors="replace").count("own_loop_begins") if job_log.exists() else 0
+    return job_log.read_text(errors="replace").count("embedded_loop_begins") if job_log.exists() else 0
 
 
 def follows(job_log: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Whose view a follower shows: the service's, or an own loop's."""
+"""Whose view a follower shows: the service's, or an embedded loop's."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ class Mode(Enum):
 
     NOBODY = "nobody"
     SERVICE = "service"
-    OWN_LOOP = "own loop"
+    EMBEDDED_LOOP = "embedded loop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,14 @@ class Heard:
     """Since a trusted answer last confirmed what it shows; infinite where none has."""
     service_steady_seconds: float = 0.0
     """Since it has been answering freshly without a gap; 0 while it does not."""
-    own_loop_usable: bool = False
-    """The own loop has a fresh view that can stand in for what is shown."""
+    embedded_loop_usable: bool = False
+    """The embedded loop has a fresh view that can stand in for what is shown."""
 
 
 def choose(mode: Mode, heard: Heard, limits: Limits) -> Mode:
     """Return whose view to show.
 
-    A fresh service leads. An own loop leads where the service is silent or old and its own look helps; where it does
+    A fresh service leads. An embedded loop leads where the service is silent or old, if it can stand in; where it does
     not, the last view stays, however old: its age says so.
 
     Runs: anywhere (pure).
@@ -49,15 +49,15 @@ def choose(mode: Mode, heard: Heard, limits: Limits) -> Mode:
     answering = heard.service_silent_seconds <= limits.silence_seconds
     steady = heard.service_steady_seconds >= limits.return_seconds
     fresh = answering and heard.service_age_seconds <= limits.age_seconds
-    if fresh and (mode is not Mode.OWN_LOOP or steady or not heard.own_loop_usable):
+    if fresh and (mode is not Mode.EMBEDDED_LOOP or steady or not heard.embedded_loop_usable):
         return Mode.SERVICE
-    if heard.own_loop_usable:
-        return Mode.OWN_LOOP
+    if heard.embedded_loop_usable:
+        return Mode.EMBEDDED_LOOP
     return Mode.SERVICE if answering and mode is Mode.NOBODY else mode
 
 
-def own_look_is_due(heard: Heard, *, running_seconds: float, limits: Limits) -> bool:
-    """Tell whether to begin an own loop.
+def embedded_loop_is_due(heard: Heard, *, running_seconds: float, limits: Limits) -> bool:
+    """Tell whether to begin an embedded loop.
 
     Args:
         heard: Of the service.

@@ -1,7 +1,7 @@
 """The feed that follows a service by HTTP, and looks for itself where that one is silent.
 
-One thread follows; a second one reports to the service; a third one hands on what an own loop sees, while there is one.
-The own loop begins when the service has been silent, or what it says has been old, for longer than `Limits` allow, and
+One thread follows; a second one reports to the service; a third one hands on what an embedded loop sees, while it runs.
+The embedded loop begins when the service has been silent, or its view has been old, for longer than `Limits` allow, and
 ends once the service was back for a while. What is shown never becomes empty in between: the last view stays until a
 better one is there. Source: docs/decisions/0016-the-service-and-its-followers.md.
 """
@@ -20,7 +20,7 @@ from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
-from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
+from discovery.feed.choice import Heard, Limits, Mode, choose, embedded_loop_is_due
 from discovery.feed.reporter import Reporter
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view, flat, nested
@@ -33,15 +33,15 @@ _NO_TOPIC = "/"
 _RETRY_SECONDS = 0.25
 _STEP_SECONDS = 0.25
 _SETTLED_SECONDS = 5.0
-"""After so long a fresh view of the own loop counts, even where it lacks partitions: they were deleted meanwhile."""
+"""After so long a fresh view of the embedded loop counts, even where it lacks partitions: they were deleted."""
 _END_SECONDS = 2.0
 _SERVICE_SHARE = 0.5
-"""How much of a question's time the service gets, so that the own loop has the rest."""
+"""How much of a question's time the service gets, so that the embedded loop has the rest."""
 _log = structlog.get_logger("discovery.feed")
 
 
 class SidecarFeed:
-    """`SourceFeed` over a service, with an own loop in reserve. Thread-safe; the constructor does no I/O."""
+    """`SourceFeed` over a service, with an embedded loop in reserve. Thread-safe; the constructor does no I/O."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SidecarFeed:
         *,
         bootstrap: Sequence[BrokerAddress],
         interest: Interest,
-        own_loop: Callable[[tuple[BrokerAddress, ...]], SourceFeed],
+        embedded_loop: Callable[[tuple[BrokerAddress, ...]], SourceFeed],
         consumer_id: str | None = None,
         cluster_id: ClusterId | None = None,
         limits: Limits | None = None,
@@ -61,7 +61,7 @@ class SidecarFeed:
             client: Asks the service.
             bootstrap: The reader's own list: for the embedded loop, and reported to the service.
             interest: Which partitions to follow.
-            own_loop: Makes the reserve, from the list and what the service has taught meanwhile.
+            embedded_loop: Makes the reserve, from the list and what the service has taught meanwhile.
             consumer_id: Names this reader at the service; one living process may hold it. A name of its own if None.
             cluster_id: The right cluster, if the user says so.
             limits: When to leave the service, and when to return to it; the defaults of `Limits` if None.
@@ -70,7 +70,7 @@ class SidecarFeed:
         self._client = client
         self._bootstrap = tuple(bootstrap)
         self._interest = interest
-        self._make_own_loop = own_loop
+        self._make_embedded_loop = embedded_loop
         self._cluster_id = cluster_id
         self._limits = limits or Limits()
         self._clock = clock or SystemClock()
@@ -93,8 +93,8 @@ class SidecarFeed:
         self._usable_at = self._fresh_at = float("-inf")
         self._steady_since = float("inf")
         self._began = float("inf")
-        self._own: SourceFeed | None = None
-        self._own_view: FeedView | None = None
+        self._embedded: SourceFeed | None = None
+        self._embedded_view: FeedView | None = None
         self._own_fresh_since = float("inf")
         self._shown_at = self._clock.monotonic()
         self._generations: tuple[Mode, str, Generation] | None = None
@@ -109,7 +109,7 @@ class SidecarFeed:
     @property
     def fallback(self) -> str:
         """Why the embedded loop leads in the service's place; empty while it does not."""
-        return self._complaint or "the service has only just come back" if self._mode is Mode.OWN_LOOP else ""
+        return self._complaint or "the service has only just come back" if self._mode is Mode.EMBEDDED_LOOP else ""
 
     def start(self) -> None:
         """See `PartitionFeed.start`. Waits up to 15 s for the last holder of a named source to be forgotten."""
@@ -117,7 +117,7 @@ class SidecarFeed:
             if self._threads:
                 return
             self._began = self._clock.monotonic()
-            names = {"follow": self._follow, "report": self._reporter.run, "own loop": self._hand_on}
+            names = {"follow": self._follow, "report": self._reporter.run, "embedded loop": self._hand_on}
             self._threads = [
                 threading.Thread(target=self._guarded, args=(work,), name=f"kafka-discovery {name}", daemon=True)
                 for name, work in names.items()
@@ -142,18 +142,18 @@ class SidecarFeed:
         """See `PartitionFeed.refresh`."""
         self._refuse_after_stop()
         began = self._clock.monotonic()
-        if self._mode is not Mode.OWN_LOOP:
+        if self._mode is not Mode.EMBEDDED_LOOP:
             try:
                 self._client.refresh(timeout_seconds * _SERVICE_SHARE)
                 self._take(*self._ask(Position(), wait_seconds=0.0))
                 return self.view()
             except (ServiceSilentError, WireError, KafkaUnreachableError) as error:
                 _log.info("service_did_not_help", error=str(error), consequence="the embedded loop is asked")
-        own = self._own_loop()
+        own = self._embedded_loop()
         view = own.refresh(max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
         with self._lock:
             self._hear_own(view, self._clock.monotonic())
-            self._show(Mode.OWN_LOOP)
+            self._show(Mode.EMBEDDED_LOOP)
         return self.view()
 
     def ack(self, generation: Generation) -> None:
@@ -207,9 +207,9 @@ class SidecarFeed:
         if self._stopping.is_set():
             return
         deadline = self._clock.monotonic() + _END_SECONDS
-        with self._lock:  # an own loop is made under it, so none is made from here on
+        with self._lock:  # an embedded loop is made under it, so none is made from here on
             self._stopping.set()
-            own, self._own = self._own, None
+            own, self._embedded = self._embedded, None
         self._reporter.wake()
         ending = threading.Thread(target=own.stop, name="kafka-discovery end", daemon=True) if own else None
         if ending is not None:
@@ -296,27 +296,27 @@ class SidecarFeed:
             else:
                 _log.info("service_usable", url=self._client.url)
 
-    # -- the own loop -------------------------------------------------------------------------------------------
+    # -- the embedded loop -------------------------------------------------------------------------------------------
 
     def _hand_on(self) -> None:
-        """Begin the own loop when it is time, show what it sees, end it when the service is back."""
+        """Begin the embedded loop when it is time, show what it sees, end it when the service is back."""
         version = -1
-        while not self._stopping.wait(0 if self._own is not None else _STEP_SECONDS):
-            if self._own is None:
+        while not self._stopping.wait(0 if self._embedded is not None else _STEP_SECONDS):
+            if self._embedded is None:
                 version = -1
-                if not self._own_look_is_due():
+                if not self._embedded_loop_is_due():
                     continue
-            view = self._own_loop().wait(version, _STEP_SECONDS)
+            view = self._embedded_loop().wait(version, _STEP_SECONDS)
             version = view.version
             self._show_own(view)
 
-    def _own_look_is_due(self) -> bool:
+    def _embedded_loop_is_due(self) -> bool:
         now = self._clock.monotonic()
         with self._lock:
-            return own_look_is_due(self._heard(now), running_seconds=now - self._began, limits=self._limits)
+            return embedded_loop_is_due(self._heard(now), running_seconds=now - self._began, limits=self._limits)
 
-    def _own_loop(self) -> SourceFeed:
-        """Return the own loop, begun where it was not.
+    def _embedded_loop(self) -> SourceFeed:
+        """Return the embedded loop, begun where it was not.
 
         Raises:
             StateError: its state is held by another process.
@@ -324,11 +324,11 @@ class SidecarFeed:
         """
         with self._lock:
             self._refuse_after_stop()
-            if self._own is None:
+            if self._embedded is None:
                 learned = dict.fromkeys((*self._bootstrap, *self._view.bootstrap))
-                self._own = self._make_own_loop(tuple(learned))
-                _log.warning("own_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
-            own = self._own
+                self._embedded = self._make_embedded_loop(tuple(learned))
+                _log.warning("embedded_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
+            own = self._embedded
         own.start()
         if self._stopping.is_set():  # `stop` may have come before there was anything to stop
             own.stop()
@@ -349,10 +349,10 @@ class SidecarFeed:
                 self._show(mode)
             heard = self._heard(now)
             if self._mode is Mode.SERVICE and heard.service_steady_seconds >= self._limits.return_seconds:
-                ended, self._own, self._own_view = self._own, None, None
+                ended, self._embedded, self._embedded_view = self._embedded, None, None
                 self._own_fresh_since = float("inf")
         if ended is not None:
-            _log.info("own_loop_ends", service=self._client.url)
+            _log.info("embedded_loop_ends", service=self._client.url)
             ended.stop()
 
     # -- what is shown ------------------------------------------------------------------------------------------
@@ -368,29 +368,31 @@ class SidecarFeed:
             service_silent_seconds=silent_seconds,
             service_age_seconds=now - self._fresh_at,
             service_steady_seconds=max(0.0, now - self._steady_since) if is_steady else 0.0,
-            own_loop_usable=self._is_enough(now),
+            embedded_loop_usable=self._is_enough(now),
         )
 
     def _hear_own(self, view: FeedView, now: float) -> None:
-        """Keep what the own loop sees, and since when it is fresh; the lock is held."""
-        self._own_view = view
+        """Keep what the embedded loop sees, and since when it is fresh; the lock is held."""
+        self._embedded_view = view
         is_fresh = view.age_seconds <= self._limits.age_seconds
         self._own_fresh_since = min(self._own_fresh_since, now) if is_fresh else float("inf")
 
     def _is_enough(self, now: float) -> bool:
-        """Tell whether the own loop can stand in for what is shown: fresh, and without less than that for no reason."""
+        """Tell whether the embedded loop can stand in for what is shown: fresh, and lacking nothing for no reason."""
         fresh_seconds = now - self._own_fresh_since
-        if self._own_view is None or not self._own_view.generation or fresh_seconds < 0:
+        if self._embedded_view is None or not self._embedded_view.generation or fresh_seconds < 0:
             return False
-        return fresh_seconds >= _SETTLED_SECONDS or covers_all(self._own_view, self._view)
+        return fresh_seconds >= _SETTLED_SECONDS or covers_all(self._embedded_view, self._view)
 
     def _show(self, mode: Mode) -> None:
         """Show the view of a mode; the lock is held."""
         now = self._clock.monotonic()
-        view = self._service_view if mode is Mode.SERVICE else self._own_view if mode is Mode.OWN_LOOP else None
+        view = (
+            self._service_view if mode is Mode.SERVICE else self._embedded_view if mode is Mode.EMBEDDED_LOOP else None
+        )
         if view is None:
-            if self._mode is Mode.NOBODY and self._own_view is not None:
-                self._put(self._own_view, Mode.NOBODY, now)
+            if self._mode is Mode.NOBODY and self._embedded_view is not None:
+                self._put(self._embedded_view, Mode.NOBODY, now)
             return
         if mode is Mode.SERVICE:
             view = replace(view, age_seconds=now - self._fresh_at)
@@ -403,7 +405,7 @@ class SidecarFeed:
         self._put(view, mode, now)
 
     def _put(self, view: FeedView, mode: Mode, now: float) -> None:
-        """Number the view in our own count: service and own loop each have theirs."""
+        """Number the view in our own count: service and embedded loop each have theirs."""
         real = (mode, self._held.epoch if mode is Mode.SERVICE else "", view.generation)
         grown = self._view.generation + (real != self._generations) if view.generation else 0
         self._generations = real
@@ -421,18 +423,18 @@ class SidecarFeed:
             return {tp: one.parked_reason for tp, one in self._view.partitions.items() if one.parked_reason}
 
     def _either(
-        self, service: Callable[[float], _T], own_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
+        self, service: Callable[[float], _T], embedded_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
     ) -> _T:
-        """Ask the service, and the own loop where that one does not help, within one budget."""
+        """Ask the service, and the embedded loop where that one does not help, within one budget."""
         self._refuse_after_stop()
         began = self._clock.monotonic()
-        if self._mode is not Mode.OWN_LOOP:
+        if self._mode is not Mode.EMBEDDED_LOOP:
             try:
                 return service(timeout_seconds * _SERVICE_SHARE)
             except (ServiceSilentError, KafkaUnreachableError) as error:
                 _log.info("service_did_not_help", error=str(error), consequence="the embedded loop is asked")
-        own = self._own_loop()
-        return own_loop(own, max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
+        own = self._embedded_loop()
+        return embedded_loop(own, max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Keep a thread at its work whatever happens: the last view must not freeze unnoticed."""

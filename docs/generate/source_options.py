@@ -364,7 +364,7 @@ ROWS = (
         "How old what the service says may be; then an embedded loop asks, and leads while it sees more.",
         (
             "unit/source/test_options.py::test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept",
-            "integration/test_sidecar_feed.py::test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_serves_until_it_is_fresh_again",
+            "integration/test_sidecar_feed.py::test_given_a_service_that_has_lost_kafka_when_followed_then_the_embedded_loop_serves_until_it_is_fresh_again",
         ),
         "new",
     ),

@@ -92,14 +92,14 @@ def test_given_the_environments_authorities_when_asked_then_they_are_trusted(
 @pytest.mark.parametrize(
     ("name", "ca", "said"), [("client", "stranger", "VERIFY_FAILED"), ("foreign", "ca", "does not answer")]
 )
-def test_given_another_authority_when_followed_then_the_own_loop_leads_and_says_why(
+def test_given_another_authority_when_followed_then_the_embedded_loop_leads_and_says_why(
     folder: Path, service: ServiceProcess, name: str, ca: str, said: str
 ) -> None:
     with pytest.raises(ServiceSilentError, match=said):
         ServiceClient.of(service.api, files=credentials(folder, name, ca)).refresh(5.0)
     feed = follower(ServiceClient.of(service.api, files=credentials(folder, name, ca)))
     try:
-        eventually(lambda: feed.mode is Mode.OWN_LOOP, 30, "the embedded loop")
+        eventually(lambda: feed.mode is Mode.EMBEDDED_LOOP, 30, "the embedded loop")
         assert feed.view().sentence.startswith(f"embedded loop in place of {service.api}")
         assert feed.fallback
     finally:
@@ -127,7 +127,7 @@ def follower(client: ServiceClient) -> SidecarFeed:
         client,
         bootstrap=LIST,
         interest=interest,
-        own_loop=lambda bootstrap: EmbeddedFeed(
+        embedded_loop=lambda bootstrap: EmbeddedFeed(
             bootstrap=bootstrap,
             interest=interest,
             policy=Policy(**FAST),  # type: ignore[arg-type]

@@ -43,14 +43,14 @@ def tp(partition: int, topic: str = "t0") -> TopicPartition:
 
 
 class Stage:
-    """A service over one played cluster, and for the own loop a second one that looks the same."""
+    """A service over one played cluster, and for the embedded loop a second one that looks the same."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
         self.cluster = FakeCluster(FakeNetwork())
         self.cluster.create_topic("t0", 3)
-        self.own_loops: list[tuple[BrokerAddress, ...]] = []
+        self.embedded_loops: list[tuple[BrokerAddress, ...]] = []
         self.feeds: list[SidecarFeed] = []
         self.interest = Interest(topics=(TopicName("t0"),))
         self.service = self.new_service()
@@ -70,7 +70,7 @@ class Stage:
             **{  # type: ignore[arg-type]
                 "bootstrap": LIST,
                 "interest": self.interest,
-                "own_loop": self.own_loop,
+                "embedded_loop": self.embedded_loop,
                 "limits": Limits(silence_seconds=2.0, age_seconds=4.0, return_seconds=1.0),
                 **more,
             },
@@ -79,8 +79,8 @@ class Stage:
         feed.start()
         return feed
 
-    def own_loop(self, bootstrap: tuple[BrokerAddress, ...]) -> EmbeddedFeed:
-        self.own_loops.append(bootstrap)
+    def embedded_loop(self, bootstrap: tuple[BrokerAddress, ...]) -> EmbeddedFeed:
+        self.embedded_loops.append(bootstrap)
         return EmbeddedFeed(
             bootstrap=bootstrap,
             interest=self.interest,
@@ -166,13 +166,13 @@ def test_given_a_service_when_followed_then_views_offsets_and_reports_go_through
     eventually(reported, DEADLINE, "the report")
     (consumer,) = stage.service.json("/v1/consumers")["consumers"]
     assert consumer["bootstrap_servers"] == ["cluster-a-b1:9092", "gone:9092"]
-    assert not stage.own_loops
+    assert not stage.embedded_loops
     feed.stop()
     assert stage.service.json("/v1/consumers")["consumers"] == []
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_given_a_service_that_falls_silent_when_followed_then_the_own_loop_takes_over_and_gives_back(
+def test_given_a_service_that_falls_silent_when_followed_then_the_embedded_loop_takes_over_and_gives_back(
     stage: Stage, how: str
 ) -> None:
     feed = stage.follow()
@@ -181,10 +181,10 @@ def test_given_a_service_that_falls_silent_when_followed_then_the_own_loop_takes
     watch = Watch(feed)
     stage.service.send(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     stage.cluster.append("t0", 0, 6)
-    eventually(lambda: watch.look() or end(feed, 0) == 11, DEADLINE, "the view of the own loop")
-    until_mode(feed, Mode.OWN_LOOP)
-    assert set(stage.own_loops[0]) >= set(LIST)
-    assert len(stage.own_loops[0]) > len(LIST), "what the service taught is lost"
+    eventually(lambda: watch.look() or end(feed, 0) == 11, DEADLINE, "the view of the embedded loop")
+    until_mode(feed, Mode.EMBEDDED_LOOP)
+    assert set(stage.embedded_loops[0]) >= set(LIST)
+    assert len(stage.embedded_loops[0]) > len(LIST), "what the service taught is lost"
     if how == "killed":
         stage.restart()
     else:
@@ -197,7 +197,7 @@ def test_given_a_service_that_falls_silent_when_followed_then_the_own_loop_takes
     until_end(feed, 1, 10)
 
 
-def test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_serves_until_it_is_fresh_again(
+def test_given_a_service_that_has_lost_kafka_when_followed_then_the_embedded_loop_serves_until_it_is_fresh_again(
     stage: Stage,
 ) -> None:
     feed = stage.follow()
@@ -209,7 +209,7 @@ def test_given_a_service_that_has_lost_kafka_when_followed_then_the_own_loop_ser
     stage.cluster.append("t0", 0, 6)
     assert feed.resolve({tp(0): -1}, timeout_seconds=10) == {tp(0): 11}
     assert feed.refresh(10).partitions[tp(0)].high_watermark == 11
-    eventually(lambda: watch.look() or feed.mode is Mode.OWN_LOOP, DEADLINE, "the own loop's view")
+    eventually(lambda: watch.look() or feed.mode is Mode.EMBEDDED_LOOP, DEADLINE, "the embedded loop's view")
     stage.cluster.append("t0", 0, 1)
     until_end(feed, 0, 12)
     for broker in (1, 2, 3):
@@ -229,12 +229,12 @@ def test_given_a_service_and_brokers_that_are_lost_to_both_when_followed_then_th
     for broker in (1, 2, 3):
         stage.cluster.silence(broker)
         stage.service.say(f"silence {broker}")
-    eventually(lambda: stage.own_loops, DEADLINE, "the own look")
+    eventually(lambda: stage.embedded_loops, DEADLINE, "the embedded loop")
     eventually(lambda: feed.view().age_seconds > 6, DEADLINE, "an age that grows")
     assert set(feed.view().partitions) == {tp(0), tp(1), tp(2)}
     assert feed.mode is Mode.SERVICE
     stage.cluster.revive(1)
-    until_mode(feed, Mode.OWN_LOOP)
+    until_mode(feed, Mode.EMBEDDED_LOOP)
 
 
 def test_given_a_reader_of_brokers_alone_when_it_follows_then_the_service_leads_it_without_a_partition(
@@ -248,7 +248,7 @@ def test_given_a_reader_of_brokers_alone_when_it_follows_then_the_service_leads_
     assert not feed.view().missing_topics
 
 
-def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_own_loop_takes_over(
+def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_embedded_loop_takes_over(
     stage: Stage,
 ) -> None:
     stage.interest = Interest(pattern="^t[0-9]$")
@@ -260,7 +260,7 @@ def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_
     stage.service.send(signal.SIGKILL)
     stage.cluster.append("t0", 0, 11)
     until_end(feed, 0, 11)
-    assert feed.mode is Mode.OWN_LOOP
+    assert feed.mode is Mode.EMBEDDED_LOOP
     assert feed.view().partitions[tp(1, "t1")].gone
 
 
@@ -283,12 +283,12 @@ def test_given_a_query_killed_before_it_unregisters_when_it_starts_again_then_it
     assert consumer["instance"] == stage.feeds[0]._reporter.instance
 
 
-def test_given_no_service_when_started_then_the_own_loop_serves_until_one_appears(stage: Stage) -> None:
+def test_given_no_service_when_started_then_the_embedded_loop_serves_until_one_appears(stage: Stage) -> None:
     stage.service.end()
     stage.cluster.append("t0", 2, 4)
     feed = stage.follow()
     until_end(feed, 2, 4)
-    until_mode(feed, Mode.OWN_LOOP)
+    until_mode(feed, Mode.EMBEDDED_LOOP)
     assert feed.resolve({tp(2): -1}, timeout_seconds=10) == {tp(2): 4}
     stage.service = stage.new_service().start()
     until_mode(feed, Mode.SERVICE)
@@ -320,11 +320,11 @@ def test_given_a_service_that_restarts_between_two_questions_when_followed_then_
     [{"cluster_id": ClusterId("another")}, {"interest": Interest(topics=(TopicName("__consumer_offsets"),))}],
     ids=["another cluster", "a topic it does not follow"],
 )
-def test_given_a_service_that_cannot_be_used_when_followed_then_the_own_loop_begins(
+def test_given_a_service_that_cannot_be_used_when_followed_then_the_embedded_loop_begins(
     stage: Stage, wrong: dict[str, object]
 ) -> None:
     feed = stage.follow(**wrong)
-    eventually(lambda: stage.own_loops, DEADLINE, "the own loop")
+    eventually(lambda: stage.embedded_loops, DEADLINE, "the embedded loop")
     assert feed.mode is not Mode.SERVICE
 
 

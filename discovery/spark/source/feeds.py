@@ -59,7 +59,7 @@ def service_feed(options: SourceOptions, url: str) -> SourceFeed:
         ServiceClient.of(url, cluster=options.discovery_cluster, files=options.discovery_files),
         bootstrap=options.bootstrap,
         interest=options.interest,
-        own_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),
+        embedded_loop=lambda bootstrap: embedded_feed(replace(options, bootstrap=bootstrap)),
         consumer_id=options.source_id,
         cluster_id=options.cluster_id,
         limits=Limits(age_seconds=options.discovery_max_age_seconds),

@@ -1,4 +1,4 @@
-"""Whose view is shown: the service's, or an own loop's; and what an own loop's view takes over."""
+"""Whose view is shown: the service's, or an embedded loop's; and what an embedded loop's view takes over."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -8,11 +8,11 @@ import pytest
 from discovery.core.model import Generation, LoopState, TopicId, TopicName, TopicPartition
 from discovery.feed.base import FeedView, PartitionView
 from discovery.feed.carry import covers_all, with_carried
-from discovery.feed.choice import Heard, Limits, Mode, choose, own_look_is_due
+from discovery.feed.choice import Heard, Limits, Mode, choose, embedded_loop_is_due
 
 INF = float("inf")
 LIMITS = Limits(silence_seconds=3.0, age_seconds=10.0, return_seconds=2.0)
-N, S, O = Mode.NOBODY, Mode.SERVICE, Mode.OWN_LOOP  # noqa: E741
+N, S, O = Mode.NOBODY, Mode.SERVICE, Mode.EMBEDDED_LOOP  # noqa: E741
 
 
 # What was heard of the service: seconds of silence, age of what it says, seconds since it is fresh again.
@@ -48,7 +48,7 @@ def test_given_what_was_heard_when_chosen_then_the_service_leads_while_fresh_and
         service_silent_seconds=service[0],
         service_age_seconds=service[1],
         service_steady_seconds=service[2],
-        own_loop_usable=own_usable,
+        embedded_loop_usable=own_usable,
     )
     assert choose(mode, heard, LIMITS) is expected
 
@@ -65,14 +65,14 @@ def test_given_what_was_heard_when_chosen_then_the_service_leads_while_fresh_and
         (3.1, 3.5, 600.0, True),
     ],
 )
-def test_given_a_silent_or_old_service_when_judged_then_an_own_look_is_due_after_its_time(
+def test_given_a_silent_or_old_service_when_judged_then_an_embedded_loop_is_due_after_its_time(
     silent: float,
     age: float,
     running: float,
     due: bool,  # noqa: FBT001
 ) -> None:
     heard = Heard(service_silent_seconds=silent, service_age_seconds=age)
-    assert own_look_is_due(heard, running_seconds=running, limits=LIMITS) is due
+    assert embedded_loop_is_due(heard, running_seconds=running, limits=LIMITS) is due
 
 
 def tp(topic: str, partition: int = 0) -> TopicPartition:
@@ -99,7 +99,7 @@ def view(rows: dict[TopicPartition, PartitionView], *missing: str) -> FeedView:
     )
 
 
-def test_given_a_deleted_topic_of_the_service_when_the_own_loop_has_all_else_then_it_can_stand_in() -> None:
+def test_given_a_deleted_topic_of_the_service_when_the_embedded_loop_has_all_else_then_it_can_stand_in() -> None:
     shown = view({tp("a"): row("1"), tp("old"): row("2", gone=True)})
     own = view({tp("a"): row("1"), tp("b"): row("3")})
     assert covers_all(own, shown)
@@ -108,7 +108,7 @@ def test_given_a_deleted_topic_of_the_service_when_the_own_loop_has_all_else_the
     assert merged.partitions[tp("old")] == shown.partitions[tp("old")]
 
 
-def test_given_a_topic_deleted_meanwhile_when_the_own_loop_says_so_then_it_stands_in_and_shows_it_gone() -> None:
+def test_given_a_topic_deleted_meanwhile_when_the_embedded_loop_says_so_then_it_stands_in_and_shows_it_gone() -> None:
     shown = view({tp("a"): row("1"), tp("b"): row("2")})
     own = view({tp("a"): row("1")}, "b")
     assert covers_all(own, shown)
@@ -116,7 +116,7 @@ def test_given_a_topic_deleted_meanwhile_when_the_own_loop_says_so_then_it_stand
     assert (carried.gone, carried.parked_reason, carried.high_watermark) == (True, "its topic is gone", 5)
 
 
-def test_given_a_partition_the_own_loop_lacks_when_it_stands_in_all_the_same_then_it_is_parked_and_not_lost() -> None:
+def test_given_a_partition_the_embedded_loop_lacks_when_it_stands_in_then_it_is_parked_and_not_lost() -> None:
     shown = view({tp("a"): row("1"), tp("a", 1): row("1")})
     own = view({tp("a"): row("1")})
     assert not covers_all(own, shown)

@@ -1,4 +1,4 @@
-"""The end of a reader while its own loop begins; and a token that must not travel in the open."""
+"""The end of a reader while its embedded loop begins; and a token that must not travel in the open."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ PATIENCE = 20.0
 
 
 class SlowToStart(ScriptedFeed):
-    """An own loop whose start waits, as for the lock of a source that another process still holds."""
+    """An embedded loop whose start waits, as for the lock of a source that another process still holds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,17 +33,17 @@ class SlowToStart(ScriptedFeed):
         self.ended.set()
 
 
-def feed_of(address: str, own_loop: Callable[..., ScriptedFeed]) -> SidecarFeed:
+def feed_of(address: str, embedded_loop: Callable[..., ScriptedFeed]) -> SidecarFeed:
     return SidecarFeed(
         ServiceClient(f"http://{address}"),
         bootstrap=parse_bootstrap_servers("b:1"),
         interest=Interest(topics=(TopicName("t"),)),
-        own_loop=own_loop,
+        embedded_loop=embedded_loop,
         limits=Limits(silence_seconds=0.01),
     )
 
 
-def test_given_an_own_loop_that_is_just_starting_when_the_reader_stops_then_the_loop_stops_too() -> None:
+def test_given_an_embedded_loop_that_is_just_starting_when_the_reader_stops_then_the_loop_stops_too() -> None:
     loop = SlowToStart()
     with refused_port() as nobody:
         feed = feed_of(nobody, lambda _: loop)
@@ -61,12 +61,12 @@ def test_given_an_own_loop_that_is_just_starting_when_the_reader_stops_then_the_
 def test_given_a_stopped_reader_when_asked_then_no_new_loop_begins_and_no_thread_is_left() -> None:
     made: list[ScriptedFeed] = []
 
-    def own_loop(_: object) -> ScriptedFeed:
+    def embedded_loop(_: object) -> ScriptedFeed:
         made.append(ScriptedFeed())
         return made[-1]
 
     with refused_port() as nobody:
-        feed = feed_of(nobody, own_loop)
+        feed = feed_of(nobody, embedded_loop)
         feed.start()
         feed.stop()
         count = len(made)
