@@ -189,7 +189,7 @@ def _endpoint_to_port(port: int) -> Iterator[Endpoint]:
 
 
 def _sink(seen: Any) -> None:
-    """Answer pulses, swallow the rest, and say "k" at its end."""
+    """Answer health checks, swallow the rest, and say "k" at its end."""
     listener = socket.create_server(("127.0.0.1", 0))
     seen.put(listener.getsockname()[1])
 

@@ -78,7 +78,7 @@ def run(  # noqa: PLR0917 - typer's options
     from discovery.spark.supervise.budget import Budget, Exponential, FailureRate, FixedDelay  # noqa: PLC0415 - as below
     from discovery.spark.supervise.inject import Injector  # noqa: PLC0415 - as above
     from discovery.spark.supervise.list_locations import shape_of  # noqa: PLC0415 - as above
-    from discovery.spark.supervise.list_vetting import Desk  # noqa: PLC0415 - librdkafka only where it is needed
+    from discovery.spark.supervise.list_vetting import ListVetter  # noqa: PLC0415 - librdkafka only where it is needed
     from discovery.spark.supervise.safe_options import UNKNOWN, version_in  # noqa: PLC0415 - as below
     from discovery.spark.supervise.supervisor import Supervisor  # noqa: PLC0415 - as above
 
@@ -93,7 +93,7 @@ def run(  # noqa: PLR0917 - typer's options
         injector=Injector(
             command=command,
             environment=dict(os.environ),
-            desk=Desk(state_dir=state_dir or default_state_dir(), client=_client(client_config)),
+            vetter=ListVetter(state_dir=state_dir or default_state_dir(), client=_client(client_config)),
             shape=shape,
             inject=inject.value,
             version=version if version != UNKNOWN or not shape.spark_submit else _bundled(),

@@ -33,7 +33,7 @@ class ArbiterError(DiscoveryError):
     """Where a range ends could not be settled with the driver; the task fails, and its retry asks again."""
 
 
-class OvertakenError(DiscoveryError):
+class StaleAttemptError(DiscoveryError):
     """This attempt handed out records beyond an end that another attempt had settled; its retry stops there."""
 
 

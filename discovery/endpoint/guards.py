@@ -21,15 +21,15 @@ from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import BrokerAddress, ClusterId, Verdict
 from discovery.endpoint.choice import in_order, to_guard
 from discovery.endpoint.counting import Counts
+from discovery.endpoint.health_check import certificate, is_answering
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.names import Finding, judge, names_of
-from discovery.endpoint.pulse import certificate, pulse
 from discovery.endpoint.race import Resolved, connect
 from discovery.feed.base import FeedView
 
 _LOOK_SECONDS = 0.1
 _REST_SECONDS = 1.0
-_MISSED_PULSES = 2
+_MISSED_CHECKS = 2
 _log = structlog.get_logger("discovery.endpoint")
 
 
@@ -205,10 +205,10 @@ class Guards:
 
     async def _until_silent(self, address: BrokerAddress, resolved: Resolved) -> None:
         missed = 0
-        while missed < _MISSED_PULSES:
-            await asyncio.sleep(self._limits.pulse_every_seconds)
-            limit = self._limits.pulse_timeout_seconds
-            answered = await pulse(resolved, address.host, tls=self.prover.tls, timeout_seconds=limit)
+        while missed < _MISSED_CHECKS:
+            await asyncio.sleep(self._limits.health_check_interval_seconds)
+            limit = self._limits.health_check_timeout_seconds
+            answered = await is_answering(resolved, address.host, tls=self.prover.tls, timeout_seconds=limit)
             missed = 0 if answered else missed + 1
 
     async def _look_at_names(self, address: BrokerAddress, resolved: Resolved) -> None:

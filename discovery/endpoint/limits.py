@@ -32,8 +32,8 @@ class Limits:
     attempts_max: int = 3
     guards: int = 4
     """Brokers that are kept verified, so that a client finds one at once."""
-    pulse_every_seconds: float = 1.0
-    pulse_timeout_seconds: float = 1.0
+    health_check_interval_seconds: float = 1.0
+    health_check_timeout_seconds: float = 1.0
     renew_seconds: float = 240.0
     """A guard's connection is opened again before a broker (10 min) would close it as idle."""
 

@@ -21,9 +21,9 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
+from discovery.endpoint.health_check import unverified
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.metrics import EndpointCollector
-from discovery.endpoint.pulse import unverified
 from discovery.endpoint.race import Resolved
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView, verdicts

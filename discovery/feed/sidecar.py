@@ -245,12 +245,12 @@ class SidecarFeed:
         return held, document, age_seconds
 
     def _take(self, held: Position, document: dict[str, Any], age_seconds: float) -> None:
-        """Take in an answer to a question from `held`; one that was overtaken meanwhile is dropped."""
+        """Take in an answer to a question from `held`; an outdated one is dropped."""
         position = decode_position(document)
         now = self._clock.monotonic()
         with self._lock:
-            overtaken = position.epoch == self._held.epoch and position.version < self._held.version
-            if overtaken or (document.get("since") and held != self._held):
+            outdated = position.epoch == self._held.epoch and position.version < self._held.version
+            if outdated or (document.get("since") and held != self._held):
                 return
             view = decode_view(
                 document, held=self._service_view, interest=self._interest, version=0, age_seconds=age_seconds

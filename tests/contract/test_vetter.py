@@ -86,7 +86,7 @@ def test_given_living_brokers_when_vetted_fully_then_each_tells_cluster_and_brok
     assert not any(o.tcp_only for o in outcomes.values())
 
 
-def test_given_living_brokers_when_only_knocked_at_then_nothing_is_proven(subject: Subject) -> None:
+def test_given_living_brokers_when_only_checked_by_tcp_then_nothing_is_proven(subject: Subject) -> None:
     outcomes = vet(subject.vetter, subject.addresses, full=False)
     assert all(o.tcp_only and o.failure is None and o.cluster_id is None for o in outcomes.values())
 

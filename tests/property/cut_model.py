@@ -43,7 +43,7 @@ class World:
     must_ask: bool = True
     persist_first: bool = True
     applied_first: bool = True
-    overtaken_fails: bool = True
+    stale_attempt_fails: bool = True
     ledger_survives: bool = True
     numbers_checked: bool = True
     pending_only: bool = True
@@ -303,8 +303,8 @@ def _readers(world: World, state: State) -> Steps:
         if attempt.position < limit:
             moved = attempt._replace(position=attempt.position + 1)
             yield f"{scan} reads row {attempt.position}", _with_attempts(state, attempt, moved)
-        elif attempt.position > limit and world.overtaken_fails:
-            yield f"{scan} was overtaken and fails", _with_attempts(state, attempt, None)
+        elif attempt.position > limit and world.stale_attempt_fails:
+            yield f"{scan} is a stale attempt and fails", _with_attempts(state, attempt, None)
         elif attempt.heard is not None or not world.must_ask:
             yield f"{scan} ends at {attempt.position}", _ended(world, state, attempt)
         if attempt.heard is None:

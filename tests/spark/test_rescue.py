@@ -18,7 +18,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise import Report, run_query
-from discovery.spark.supervise.list_vetting import Desk
+from discovery.spark.supervise.list_vetting import ListVetter
 from tests.support.endpoint import CONSUMER, properties_file, tool_command
 from tests.support.helpers import eventually, produce
 from tests.support.spark.standalone import standalone
@@ -54,12 +54,12 @@ def dead_list(breakable: LocalKafka, topic_name: str, tmp_path: Path) -> str:
     listed = ",".join(breakable.address(broker) for broker in DOOMED)
     living = [breakable.address(broker) for broker in breakable.broker_ids if broker not in DOOMED]
     produce(breakable.bootstrap_servers, topic_name, "a", "b", "c")
-    desk = Desk(state_dir=tmp_path / "state")
+    vetter = ListVetter(state_dir=tmp_path / "state")
     try:
-        desk.vet(listed)
+        vetter.vet(listed)
         eventually(lambda: _remembers(tmp_path / "state", living), 30, "the view of all brokers on disk")
     finally:
-        desk.close()
+        vetter.close()
     breakable.kill(DOOMED)
     eventually(lambda: _led_by_others(living, topic_name), 60, "new leaders")
     return listed

@@ -64,7 +64,7 @@ def judge(
     Args:
         checkpoint: As read.
         reader: The source that the next start uses.
-        pending: Cuts in force, from the ledger of this source; None: not looked at.
+        pending: Active cuts, from the ledger of this source; None: not looked at.
         others: The ledgers of other sources, by sourceId.
         view: What Kafka has; None: not asked.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from discovery.config.clock import SystemClock
-from discovery.core.errors import ArbiterError, OvertakenError
+from discovery.core.errors import ArbiterError, StaleAttemptError
 from discovery.core.model import BrokerAddress
 from discovery.spark.fetch.arbiter import Arbiter
 from discovery.spark.fetch.cache import give_back, take
@@ -44,7 +44,7 @@ def fetch(
         DataLossError: `fail_on_data_loss` and records of a range were deleted or truncated.
         GatewayError: authentication or TLS failure, or an answer that is not retriable.
         ArbiterError: the end of a range could not be settled.
-        OvertakenError: records were handed out beyond an end that another attempt had settled.
+        StaleAttemptError: records were handed out beyond an end that another attempt had settled.
 
     Runs: Spark's Python worker, once per task; blocks as long as a range cannot be read.
     """
@@ -56,7 +56,7 @@ def fetch(
     try:
         task = Task(consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock())
         yield from task.batches()
-    except (GeneratorExit, ArbiterError, OvertakenError):
+    except (GeneratorExit, ArbiterError, StaleAttemptError):
         give_back(consumer)
         raise
     except BaseException:

@@ -21,9 +21,9 @@ class Piece:
     caught_up: frozenset[TopicPartition] = frozenset()
     """Partitions that have no more records for now."""
     out_of_range: tuple[TopicPartition, ...] = ()
-    """Partitions that do not have the offset that was asked for; they stand still until they are aimed again."""
+    """Partitions that do not have the offset that was asked for; they stand still until the next seek."""
     refused: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Errors of partitions that librdkafka does not deal with alone, by its code; raised each time one is aimed."""
+    """Errors of partitions that librdkafka does not deal with alone, by its code; raised at each assignment of one."""
     heard: bool = False
     """Whether anything came at all; a broker lives."""
 

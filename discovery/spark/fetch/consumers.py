@@ -1,4 +1,4 @@
-"""Consumers of one worker process: built once per client configuration, aimed at exact offsets, whichever engine."""
+"""Consumers of one worker process: built once per client configuration, assigned at exact offsets, whichever engine."""
 
 import logging
 import os
@@ -74,12 +74,12 @@ class CachedConsumer:
         """Tell whether the client has read one of these topics under another id. From memory."""
         return any(self.topic_ids.get(topic, topic_id) != topic_id for topic, topic_id in topic_ids.items())
 
-    def aim(self, starts: Mapping[TopicPartition, int]) -> None:
+    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions from these offsets; those that stand there already go on undisturbed.
 
         Runs: worker; blocks <= 1 s, and only for partitions that this consumer has not read before.
         """
-        self.leave([tp for tp, position in self.positions.items() if starts.get(tp) != position])
+        self.unassign([tp for tp, position in self.positions.items() if starts.get(tp) != position])
         added = {tp: start for tp, start in starts.items() if tp not in self.positions}
         if added:
             self._introduce(added.keys() - self._introduced)
@@ -87,7 +87,7 @@ class CachedConsumer:
             self._client.assign(added)
             self.positions.update(added)
 
-    def leave(self, partitions: Collection[TopicPartition]) -> None:
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these no longer.
 
         Runs: worker; does not block.
@@ -120,7 +120,7 @@ class CachedConsumer:
 
         Runs: worker; does not block.
         """
-        self.aim({tp: position for tp, position in self.positions.items() if self._backlog(tp, position)})
+        self.assign({tp: position for tp, position in self.positions.items() if self._backlog(tp, position)})
 
     def make_room(self) -> None:
         """Give up what was fetched ahead: the bound is the worker's, and a consumer of another query needs it now.
@@ -129,7 +129,7 @@ class CachedConsumer:
         """
         if self._may_hold_records:
             self._may_hold_records = False
-            self.leave(list(self.positions))
+            self.unassign(list(self.positions))
             self._client.read({}, self.settings.batch_rows, 0.0)  # librdkafka drops what is outdated when polled
             trim()
 
@@ -137,13 +137,13 @@ class CachedConsumer:
         end = self._client.known_end(tp)
         return end is not None and 0 <= position <= end - _WORTH_KEEPING_ROWS
 
-    def aim_again(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Read one assigned partition from an offset, even if the stream stands there: a failed one stands still.
 
         Runs: worker; does not block.
         """
         self.positions[tp] = -1
-        self.aim({**self.positions, tp: offset})
+        self.assign({**self.positions, tp: offset})
 
     def read(self, ends: Mapping[TopicPartition, int], missing_rows: int | None, timeout_seconds: float) -> Piece:
         """Take what came, as much as one batch may hold; forgets earlier connection errors once something came.
@@ -212,7 +212,7 @@ class CachedConsumer:
         self.positions, self.failure, self.all_down = {}, None, False
         self._introduced = set()
         self._client = self._build()
-        self.aim(starts)
+        self.assign(starts)
 
     def close(self) -> None:
         """Give the client up.

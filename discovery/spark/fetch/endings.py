@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from discovery.core.errors import ArbiterError, OvertakenError
+from discovery.core.errors import ArbiterError, StaleAttemptError
 from discovery.core.model import TopicPartition
 from discovery.spark.fetch.arbiter import Arbiter
 from discovery.spark.fetch.ranges import FetchRange
@@ -41,7 +41,7 @@ class Endings:
 
         Raises:
             ArbiterError: no answer, or one that makes no sense.
-            OvertakenError: records at or beyond the settled end were handed out already.
+            StaleAttemptError: records at or beyond the settled end were handed out already.
 
         Runs: worker, at most once per task; blocks <= 10 s.
         """
@@ -53,7 +53,7 @@ class Endings:
                 raise ArbiterError(f"the driver did not say where {r.topic_partition} ends; the task is tried again")
             self.ends[r] = _checked(r, answers[r])
             if handed_out.get(r.topic_partition, self.ends[r]) > self.ends[r]:
-                raise OvertakenError(
+                raise StaleAttemptError(
                     f"{r.topic_partition} was settled to end at offset {self.ends[r]}, and this attempt has read to "
                     f"{handed_out[r.topic_partition]}; the task is tried again and ends there"
                 )

@@ -86,7 +86,7 @@ class Patience:
         if refusal.is_lasting():
             raise refusal.error(tp)
         if now - refusal.at >= _CHECK_SECONDS:
-            self._stream.aim_again(tp, open_.position)
+            self._stream.seek(tp, open_.position)
 
     def _check_log_end(self, tp: TopicPartition, open_: OpenRange, now: float, seconds: float) -> None:
         """At the end of the log before the end of the range: a new leader may catch up, a truncated log never does."""

@@ -16,15 +16,15 @@ class Stream(Protocol):
     failure: GatewayError | None
     all_down: bool
 
-    def aim(self, starts: Mapping[TopicPartition, int]) -> None:
+    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions from these offsets."""
         ...
 
-    def aim_again(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Read one partition from an offset, even if the stream stands there."""
         ...
 
-    def leave(self, partitions: Collection[TopicPartition]) -> None:
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these no longer."""
         ...
 

@@ -52,7 +52,7 @@ class Task:
         Runs: worker; see `discovery.spark.fetch.api.fetch`.
         """
         ranges = self.endings.to_read()
-        self.stream.aim({r.topic_partition: r.start_offset for r in ranges})
+        self.stream.assign({r.topic_partition: r.start_offset for r in ranges})
         now = self._begin()
         for r in ranges:
             end = self.endings.ends[r]
@@ -113,7 +113,7 @@ class Task:
         """Stop streams that ran beyond their range while others are open: they would be read for nothing."""
         if self.open:
             positions = self.stream.positions
-            self.stream.leave(
+            self.stream.unassign(
                 [tp for tp in piece.reached if tp in positions and positions[tp] > self._closed_at.get(tp, _NEVER)]
             )
 
@@ -125,14 +125,14 @@ class Task:
         found = self.stream.watermarks(tp, ANSWER_SECONDS)
         earliest, end = found or (open_.position, open_.end)
         if open_.position < 0:
-            self.stream.aim_again(tp, open_.position)
+            self.stream.seek(tp, open_.position)
         elif open_.position < earliest:
             lost = f"offsets {open_.position} to {min(earliest, open_.end) - 1} of {tp} were deleted"
             self._lose(tp, f"{lost} (it begins at {earliest} now)", resume_at=earliest)
         elif open_.position > end:
             self._lose(tp, f"{tp} ends at offset {end}, below the planned offset {open_.position}: it was truncated")
         else:
-            self.stream.aim_again(tp, open_.position)
+            self.stream.seek(tp, open_.position)
 
     def _lose(self, tp: TopicPartition, text: str, *, resume_at: int | None = None) -> None:
         """Records of a range are gone: fail, or go on behind them."""
@@ -146,7 +146,7 @@ class Task:
             self._close(tp)
             return
         self.open[tp].position = resume_at
-        self.stream.aim_again(tp, resume_at)
+        self.stream.seek(tp, resume_at)
 
     def _end_at_loss(self, tp: TopicPartition, text: str) -> None:
         self._lose(tp, text)

@@ -58,7 +58,7 @@ class Patience:
         self.lived = True
         return self.wait(is_enough, _SETTLE_SECONDS)
 
-    def expect_life(self, view: FeedView) -> None:
+    def require_live_broker(self, view: FeedView) -> None:
         """After a restart nothing is planned before a broker answers; that may take `startupTimeout` at most.
 
         Raises:

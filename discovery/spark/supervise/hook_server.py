@@ -1,4 +1,4 @@
-"""The desk's counter: answers the hook in a PySpark job over a Unix socket."""
+"""The server behind `run`: answers the hook in a PySpark job over a Unix socket."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
-from discovery.spark.supervise.list_vetting import Desk, Vetted
+from discovery.spark.supervise.list_vetting import ListVetter, Vetted
 from discovery.spark.supervise.safe_options import UNKNOWN, Version, parse_version, safe_options
 
 SERVERS = "kafka.bootstrap.servers"
@@ -65,10 +65,10 @@ def advise(vetted: Vetted, given: Mapping[str, str], *, local: bool, version: Ve
 
 
 @dataclass(slots=True)
-class Counter:
+class HookServer:
     """Listens on a Unix socket in a private folder from `open` to `close`; one thread per question."""
 
-    desk: Desk
+    vetter: ListVetter
     path: Path
     fallback_version: Version = UNKNOWN
     inject: str = "auto"
@@ -123,7 +123,7 @@ class Counter:
         try:
             question: dict[str, Any] = json.loads(line)
             given = {str(name): str(value) for name, value in question["options"].items()}
-            vetted = self.desk.vet(given[SERVERS], client=given, wait_seconds=self.wait_seconds)
+            vetted = self.vetter.vet(given[SERVERS], client=given, wait_seconds=self.wait_seconds)
             version = parse_version(str(question.get("version", "")))
             local = is_local(str(question.get("master", "")))
             version = version if version != UNKNOWN else self.fallback_version

@@ -1,4 +1,4 @@
-"""One start's command and environment: each list replaced by what the desk says, and the sentences that say so."""
+"""One start's command and environment: each list replaced by what the vetting says, and the sentences that say so."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 from discovery.core.errors import DiscoveryError
 from discovery.spark.supervise.hook_server import is_local
 from discovery.spark.supervise.list_locations import Kind, Place, Shape, find_places, keys_of, replaced
-from discovery.spark.supervise.list_vetting import Desk, Vetted
+from discovery.spark.supervise.list_vetting import ListVetter, Vetted
 from discovery.spark.supervise.safe_options import Version, safe_options
 
 HOOK_FOLDER = Path(__file__).parent / "hook"
@@ -45,7 +45,7 @@ class Injector:
 
     command: Sequence[str]
     environment: Mapping[str, str]
-    desk: Desk
+    vetter: ListVetter
     shape: Shape
     inject: str
     version: Version
@@ -104,7 +104,7 @@ class Injector:
         # A name that says Kafka is worth waiting for; anything else that looks like a list is looked at briefly.
         named = bool(place.name)
         try:
-            vetted = self.desk.vet(place.servers, wait_seconds=wait_seconds if named else min(5.0, wait_seconds))
+            vetted = self.vetter.vet(place.servers, wait_seconds=wait_seconds if named else min(5.0, wait_seconds))
         except DiscoveryError as error:
             say.append(f"{place}: left as it is: {error}")
             return None

@@ -1,4 +1,4 @@
-"""The desk a job asks for brokers: vets each list it hears of, and answers with an endpoint or a vetted list."""
+"""Serves brokers to jobs: vets each list it hears of, and answers with an endpoint or a vetted list."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ class _Followed:
 
 
 @dataclass(slots=True)
-class Desk:
+class ListVetter:
     """Follows every list it was asked about until `close`. Thread-safe; nothing runs before the first question."""
 
     state_dir: Path | None
@@ -68,7 +68,7 @@ class Desk:
 
         Args:
             servers: A list as a client takes it; an endpoint of ours stands for the list it was made of.
-            client: The client's own options; those given to the desk if None.
+            client: The client's own options; those given to the vetter if None.
             wait_seconds: How long to wait for the first living broker.
 
         Raises:

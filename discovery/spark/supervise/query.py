@@ -12,7 +12,7 @@ import structlog
 
 from discovery.spark.supervise.budget import Budget, Exponential, GiveUp, Run, decide
 from discovery.spark.supervise.classify import Failure, Finding, classify
-from discovery.spark.supervise.list_vetting import Desk, Vetted
+from discovery.spark.supervise.list_vetting import ListVetter, Vetted
 from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
 from discovery.spark.supervise.safe_options import Version, clients_of_spark, parse_version, safe_options
 from discovery.store.locations import default_state_dir
@@ -73,13 +73,13 @@ def run_query(
     Runs: the driver's thread that calls it; blocks as long as the query lives.
     """
     given, over = dict(client or {}), stop or threading.Event()
-    desk = Desk(state_dir=state_dir or default_state_dir(), over=over)
+    vetter = ListVetter(state_dir=state_dir or default_state_dir(), over=over)
     attempts: list[Attempt] = []
     failed: list[Run] = []
     try:
         while True:
             began, wall = time.monotonic(), time.time()
-            vetted = desk.vet(bootstrap_servers, client=given, wait_seconds=vet_seconds)
+            vetted = vetter.vet(bootstrap_servers, client=given, wait_seconds=vet_seconds)
             servers = vetted.servers(local=local)
             finding = _refusal(vetted) or _one_run(build, _bootstrap(vetted, servers, given), over)
             seconds = time.monotonic() - began
@@ -102,7 +102,7 @@ def run_query(
             if over.wait(verdict.delay_seconds):
                 return Report(outcome=Outcome.STOPPED, attempts=tuple(attempts))
     finally:
-        desk.close()
+        vetter.close()
 
 
 def _refusal(vetted: Vetted) -> Finding | None:

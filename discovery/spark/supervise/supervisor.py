@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from discovery.spark.supervise.budget import Budget, GiveUp, Run, decide
 from discovery.spark.supervise.classify import Failure, Finding, classify
-from discovery.spark.supervise.hook_server import Advice, Counter
+from discovery.spark.supervise.hook_server import Advice, HookServer
 from discovery.spark.supervise.inject import Injector, Start
 from discovery.spark.supervise.process import Job
 from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
@@ -38,27 +38,27 @@ class Supervisor:
 
         Runs: the main thread; blocks as long as the job lives.
         """
-        counter = Counter(
-            desk=self.injector.desk,
+        server = HookServer(
+            vetter=self.injector.vetter,
             path=self.injector.socket_path,
             fallback_version=self.injector.version,
             inject=self.injector.inject,
             wait_seconds=self.vet_seconds,
             on_advice=self.advised.append,
         )
-        counter.open()
+        server.open()
         try:
             return self._runs()
         finally:
-            counter.close()
-            self.injector.desk.close()
+            server.close()
+            self.injector.vetter.close()
             shutil.rmtree(self.injector.folder, ignore_errors=True)
 
     def stop(self, number: int) -> None:
         """End the job and the supervision; the signal is passed on."""
         self._signal = number
         self._over.set()
-        self.injector.desk.over.set()
+        self.injector.vetter.over.set()
         if self._job is not None:
             self._job.stop(number)
 

@@ -45,17 +45,17 @@ class ScriptedStream:
         if tp in self.refusals:
             self.script.appendleft(Piece(refused={tp: self.refusals[tp]}, heard=True))
 
-    def aim(self, starts: Mapping[TopicPartition, int]) -> None:
+    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         self.positions = dict(starts)
 
-    def aim_again(self, tp: TopicPartition, offset: int) -> None:
-        self.log.append(f"aim {tp} at {offset}")
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.log.append(f"seek {tp} to {offset}")
         self.refuse(tp)
         self.positions[tp] = offset
 
-    def leave(self, partitions: Collection[TopicPartition]) -> None:
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:
-            self.log.append(f"leave {tp}")
+            self.log.append(f"unassign {tp}")
             del self.positions[tp]
 
     def read(self, ends: Mapping[TopicPartition, int], missing_rows: int | None, timeout_seconds: float) -> Piece:

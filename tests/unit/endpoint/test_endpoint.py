@@ -27,7 +27,9 @@ from tests.support.faults import black_hole
 from tests.support.helpers import eventually
 
 CLUSTER = ClusterId("right")
-QUICK = Limits(port=0, pulse_every_seconds=0.1, pulse_timeout_seconds=0.5, hold_seconds=1.0, drain_seconds=2.0)
+QUICK = Limits(
+    port=0, health_check_interval_seconds=0.1, health_check_timeout_seconds=0.5, hold_seconds=1.0, drain_seconds=2.0
+)
 WAIT_SECONDS = 20.0
 
 
@@ -163,7 +165,7 @@ def test_given_the_sticky_broker_ends_when_its_connection_breaks_then_its_client
         assert endpoint.counts.lost[address] == 1
 
 
-def test_given_a_frozen_broker_that_still_accepts_when_it_answers_no_pulse_then_its_clients_are_cut() -> None:
+def test_given_a_frozen_broker_that_still_accepts_when_it_answers_no_health_check_then_its_clients_are_cut() -> None:
     a, b = Broker("a"), Broker("b")
     with serving(a, b) as (endpoint, _):
         eventually(lambda: len(endpoint.shown().ready) == 2, WAIT_SECONDS, "both brokers ready")

@@ -84,7 +84,7 @@ def test_given_another_list_when_a_kept_client_is_rebuilt_then_it_is_the_present
     again = take(settings, OTHERS, ScriptedClient, {})
     assert again is kept
     assert ScriptedClient.made[-1].brokers == BROKERS, "a changed list alone is no reason to start over"
-    again.aim({P0: 0})
+    again.assign({P0: 0})
     batch = pa.record_batch({"key": pa.array([b"k" * 10_000], pa.binary()), "value": pa.array([b""], pa.binary())})
     ScriptedClient.made[-1].pieces.append(Piece(batch=batch, reached={P0: 1}, heard=True))
     again.read({P0: 100}, None, 0.0)
@@ -93,7 +93,7 @@ def test_given_another_list_when_a_kept_client_is_rebuilt_then_it_is_the_present
 
 def test_given_large_keys_when_read_then_fewer_messages_are_prefetched_from_the_same_place() -> None:
     ours, client = consumer()
-    ours.aim({P0: 0})
+    ours.assign({P0: 0})
     keys = pa.array([b"k" * 10_000] * 10, pa.binary())
     batch = pa.record_batch({"key": keys, "value": pa.array([b""] * 10, pa.binary())})
     client.pieces.append(Piece(batch=batch, reached={P0: 10}, heard=True))
@@ -121,27 +121,27 @@ def test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers
 
 def test_given_a_stream_that_stands_there_when_aimed_then_it_is_not_touched() -> None:
     ours, client = consumer()
-    ours.aim({P0: 0, P1: 5})
+    ours.assign({P0: 0, P1: 5})
     client.pieces.append(Piece(reached={P0: 10}, heard=True))
     ours.read({P0: 10}, None, 0.0)
     client.log.clear()
-    ours.aim({P0: 10, P1: 5})
+    ours.assign({P0: 10, P1: 5})
     assert client.log == []
-    ours.aim({P0: 10, P1: 7})
+    ours.assign({P0: 10, P1: 7})
     assert client.log == ["unassign t-1", "assign t-1 7"]
 
 
 def test_given_a_failed_partition_when_aimed_again_at_its_position_then_it_is_moved_all_the_same() -> None:
     ours, client = consumer()
-    ours.aim({P0: 3})
+    ours.assign({P0: 3})
     client.log.clear()
-    ours.aim_again(P0, 3)
+    ours.seek(P0, 3)
     assert client.log == ["unassign t-0", "assign t-0 3"]
 
 
 def test_given_a_backlog_when_a_task_ends_then_only_that_stream_goes_on() -> None:
     ours, client = consumer()
-    ours.aim({P0: 0, P1: 0})
+    ours.assign({P0: 0, P1: 0})
     client.ends = {P0: 1_000_000, P1: 100}
     client.pieces.append(Piece(reached={P0: 100, P1: 100}, heard=True))
     ours.read({}, None, 0.0)
@@ -201,7 +201,7 @@ def test_given_the_same_settings_when_taken_again_then_the_list_of_brokers_does_
 
 def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_list_then_it_starts_over() -> None:
     first = take(FetchSettings(), BROKERS, ScriptedClient, {})
-    first.aim({P0: 4})
+    first.assign({P0: 4})
     ScriptedClient.made[-1].on_error(ALL_DOWN, "down")
     ScriptedClient.made[-1].ends = {P0: 1_000_000}
     give_back(first)
@@ -213,7 +213,7 @@ def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_lis
 
 def test_given_a_consumer_that_fetched_ahead_when_another_querys_is_taken_then_it_makes_room_once() -> None:
     first = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {})
-    first.aim({P0: 4})
+    first.assign({P0: 4})
     (client,) = ScriptedClient.made
     client.ends, client.pieces = {P0: 1_000_000}, [Piece()]
     give_back(first)
@@ -273,7 +273,7 @@ def test_given_a_topic_under_another_id_when_taken_then_the_client_starts_over_a
     first, second = TopicId("first"), TopicId("second")
     t, u = TopicName("t"), TopicName("u")
     ours = take(FetchSettings(), BROKERS, ScriptedClient, {t: first})
-    ours.aim({P0: 4})
+    ours.assign({P0: 4})
     known: dict[TopicName, TopicId]
     for known in ({}, {t: first}, {u: second}):
         give_back(ours)

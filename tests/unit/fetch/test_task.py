@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from discovery.core.errors import ArbiterError, DataLossError, FailureKind, GatewayError, OvertakenError
+from discovery.core.errors import ArbiterError, DataLossError, FailureKind, GatewayError, StaleAttemptError
 from discovery.core.model import BrokerAddress, BrokerId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.fetch.client import Piece
@@ -171,7 +171,7 @@ def test_given_an_answer_below_what_was_handed_out_when_it_ends_then_the_attempt
     scene.stream.rows(P0, 10)
     batches = scene.batches()
     next(batches)
-    with pytest.raises(OvertakenError, match=r"t-0 was settled to end at offset 6, and this attempt has read to 10"):
+    with pytest.raises(StaleAttemptError, match=r"t-0 was settled to end at offset 6, and this attempt has read to 10"):
         next(batches)
 
 
@@ -257,7 +257,7 @@ def test_given_deleted_records_when_loss_is_accepted_then_it_goes_on_behind_them
     scene.stream.script.append(Piece(out_of_range=(P0,), heard=True))
     scene.stream.rows(P0, 10)
     assert scene.read() == 1
-    assert scene.stream.log == ["aim t-0 at 4"]
+    assert scene.stream.log == ["seek t-0 to 4"]
 
 
 def test_given_a_stream_beyond_its_range_when_others_are_open_then_it_is_left() -> None:
@@ -266,7 +266,7 @@ def test_given_a_stream_beyond_its_range_when_others_are_open_then_it_is_left() 
     scene.stream.gap(P0, 15)
     scene.stream.rows(P1, 10, end=12)
     assert scene.read() == 2
-    assert scene.stream.log == ["leave t-0"]
+    assert scene.stream.log == ["unassign t-0"]
 
 
 def test_given_silence_when_another_list_is_at_hand_then_the_consumer_is_rebuilt_with_it() -> None:

@@ -67,7 +67,7 @@ def a_range(partition: int) -> FetchRange:
     return FetchRange(topic_partition=tp(partition), start_offset=planned.start, end_offset=planned.end)
 
 
-# -- the plan in force --------------------------------------------------------------------------------------------
+# -- the active plan ----------------------------------------------------------------------------------------------
 
 
 def test_given_a_topic_recreated_under_a_plan_when_settled_then_nothing_is_delivered_of_it(
@@ -154,10 +154,10 @@ def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goe
 def test_given_a_plan_that_is_over_when_a_zombie_asks_then_it_is_refused(coordinator: RangeCoordinator) -> None:
     coordinator.open_plan(RANGES, replayed=False)
     coordinator.close_plan()
-    with pytest.raises(ArbiterError, match="plan 1 is not in force any more"):
+    with pytest.raises(ArbiterError, match="plan 1 is not active any more"):
         coordinator.decide(1, {tp(0): 20})
     coordinator.open_plan(RANGES, replayed=False)
-    with pytest.raises(ArbiterError, match="plan 1 is not in force any more"):
+    with pytest.raises(ArbiterError, match="plan 1 is not active any more"):
         coordinator.known(1, [tp(0)])
 
 
@@ -284,7 +284,7 @@ def test_given_a_write_that_hangs_when_closed_then_its_file_is_not_closed_under_
     ledger.asked.clear()
 
     def cut() -> None:
-        with pytest.raises(ArbiterError, match="not in force"):
+        with pytest.raises(ArbiterError, match="not active"):
             coordinator.decide(1, {tp(0): 9})
 
     thread = threading.Thread(target=cut)
@@ -337,7 +337,7 @@ def test_given_a_stale_plan_when_a_worker_asks_then_it_fails_at_once(
     coordinator: RangeCoordinator, server: CoordinatorServer
 ) -> None:
     coordinator.open_plan(RANGES, replayed=False)
-    with pytest.raises(ArbiterError, match="plan 7 is not in force any more: its batch is over; this task is not"):
+    with pytest.raises(ArbiterError, match="plan 7 is not active any more: its batch is over; this task is not"):
         TcpArbiter(ticket(server, plan=7)).decide({a_range(0): 20})
 
 

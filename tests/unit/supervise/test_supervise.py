@@ -14,9 +14,9 @@ from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
 from discovery.spark.supervise.budget import Exponential, FailureRate, FixedDelay, GiveUp, Restart, Run, decide
 from discovery.spark.supervise.classify import RESTARTABLE, SIGNS, Failure, Finding, classify
-from discovery.spark.supervise.hook_server import SERVERS, Counter, advise, is_local
+from discovery.spark.supervise.hook_server import SERVERS, HookServer, advise, is_local
 from discovery.spark.supervise.list_locations import find_places, is_list, keys_of, replaced, shape_of
-from discovery.spark.supervise.list_vetting import Desk, Vetted
+from discovery.spark.supervise.list_vetting import ListVetter, Vetted
 from discovery.spark.supervise.process import Job
 from discovery.spark.supervise.report import Attempt, Outcome, Report, worth_a_restart
 from discovery.spark.supervise.safe_options import UNKNOWN, clients_of_spark, parse_version, safe_options, version_in
@@ -388,9 +388,9 @@ def test_given_a_master_when_asked_whether_it_is_local_then_only_this_host_count
 def test_given_a_question_that_makes_no_sense_when_asked_then_the_answer_changes_nothing(
     tmp_path: Path, question: bytes
 ) -> None:
-    desk = Desk(state_dir=None)
-    counter = Counter(desk=desk, path=tmp_path / "advice")
-    counter.open()
+    vetter = ListVetter(state_dir=None)
+    server = HookServer(vetter=vetter, path=tmp_path / "advice")
+    server.open()
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(20)
@@ -398,8 +398,8 @@ def test_given_a_question_that_makes_no_sense_when_asked_then_the_answer_changes
             asked.sendall(question)
             answer = json.loads(asked.makefile().readline())
     finally:
-        counter.close()
-        desk.close()
+        server.close()
+        vetter.close()
     assert answer["options"] == {}
     assert answer["say"]
 
@@ -451,6 +451,6 @@ def test_given_runs_that_failed_when_a_restart_is_weighed_then_five_slow_starts_
 
 
 def test_given_a_folder_too_deep_for_a_socket_when_opened_then_one_line_names_the_remedy(tmp_path: Path) -> None:
-    counter = Counter(desk=Desk(state_dir=None), path=tmp_path / ("deep" * 40))
+    server = HookServer(vetter=ListVetter(state_dir=None), path=tmp_path / ("deep" * 40))
     with pytest.raises(ConfigError, match=r"TMPDIR: no socket can be made .* name a shorter folder"):
-        counter.open()
+        server.open()

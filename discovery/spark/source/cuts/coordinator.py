@@ -1,4 +1,4 @@
-"""The driver's desk for cuts: the plan in force, the records, and the ledger that keeps them. Thread-safe."""
+"""The driver's server for cuts: the active plan, the records, and the ledger that keeps them. Thread-safe."""
 
 import logging
 import threading
@@ -30,7 +30,7 @@ Leaders = Mapping[TopicPartition, BrokerId | None]
 _MOST_DOUBLINGS = 7
 _MOST_PATIENCE_DOUBLINGS = 2
 _REST_SECONDS = 0.5
-"""Doubled for each fruitless cut: 1 s after the first one, 64 s at most."""
+"""Doubled for each consecutive empty cut: 1 s after the first one, 64 s at most."""
 _WRITE_SECONDS = 0.5
 """How long planning waits for a write; then it goes on without the partitions concerned."""
 _QUEUE_SECONDS = 10.0
@@ -84,7 +84,7 @@ class RangeCoordinator:
         self._is_introduced = False
         self._doubtful: dict[TopicPartition, CutRecord] = {}
         self._said: set[tuple[int, TopicPartition]] = set()
-        self._fruitless: dict[TopicPartition, int] = {}
+        self._consecutive_empty: dict[TopicPartition, int] = {}
         """How often in a row a partition was cut at the beginning of its range."""
 
     def open(self) -> None:
@@ -228,7 +228,7 @@ class RangeCoordinator:
         whole: Collection[TopicPartition] = (),
         leaders: Leaders = MappingProxyType({}),
     ) -> Plan:
-        """Put a plan in force; all others are stale from now on.
+        """Activate a plan; all others are stale from now on.
 
         Args:
             ranges: What it promises.
@@ -249,7 +249,7 @@ class RangeCoordinator:
             return self._plan
 
     def current(self) -> Plan | None:
-        """Return the plan in force with all that is settled by now."""
+        """Return the active plan with all that is settled by now."""
         return self._plan
 
     def is_introduced(self) -> bool:
@@ -257,7 +257,7 @@ class RangeCoordinator:
         return self._is_introduced
 
     def pending(self) -> Mapping[TopicPartition, CutRecord]:
-        """Return the records in force."""
+        """Return the active records."""
         with self._lock:
             return dict(self._pending)
 
@@ -267,7 +267,7 @@ class RangeCoordinator:
         No more: the whole batch waits. A partition that is cut even so rests, see `held`.
         """
         with self._lock:
-            times = {tp: self._fruitless[tp] for tp in partitions if tp in self._fruitless}
+            times = {tp: self._consecutive_empty[tp] for tp in partitions if tp in self._consecutive_empty}
         return {tp: 2 ** min(count, _MOST_PATIENCE_DOUBLINGS) for tp, count in times.items()}
 
     def is_rewind(self, tp: TopicPartition, planned: int, until: int) -> bool:
@@ -290,7 +290,7 @@ class RangeCoordinator:
             batch: What the worker knows of it from Spark; None: nothing.
 
         Raises:
-            ArbiterError: the plan is not in force, or the checkpoint is not the one that the records speak of.
+            ArbiterError: the plan is not active, or the checkpoint is not the one that the records speak of.
             StateError: as `decide`, of a recreated topic.
         """
         with self._lock:
@@ -331,7 +331,7 @@ class RangeCoordinator:
                 self._plan = settlement.plan
                 for tp, end in settlement.ends.items():
                     if end > plan.ranges[tp].start:
-                        self._fruitless.pop(tp, None)
+                        self._consecutive_empty.pop(tp, None)
                         self._rest.pop(tp, None)
             return settlement
 
@@ -365,7 +365,7 @@ class RangeCoordinator:
     def _in_force(self, number: int, batch: Batch | None) -> Plan:
         if self._plan is None or self._plan.number != number:
             raise ArbiterError(
-                f"plan {number} is not in force any more: its batch is over; this task is not needed any more"
+                f"plan {number} is not active any more: its batch is over; this task is not needed any more"
             )
         if self._plan.batch is None and batch is not None:
             self._plan = replace(self._plan, batch=self._introduced(batch))
@@ -409,7 +409,7 @@ class RangeCoordinator:
         if self._plan is not None and self._plan.number == record.plan:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
         if record.cut == record.start and not is_gone:
-            self._fruitless[tp] = times = self._fruitless.get(tp, 0) + 1
+            self._consecutive_empty[tp] = times = self._consecutive_empty.get(tp, 0) + 1
             until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
             self._rest[tp] = (until, self._leaders.get(tp))
 

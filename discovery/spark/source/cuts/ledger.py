@@ -44,7 +44,7 @@ class LedgerState:
     """By incarnation, plan and partition."""
 
     def pending(self) -> dict[TopicPartition, CutRecord]:
-        """Return the records in force: those of the newest incarnation that were not applied."""
+        """Return the active records: those of the newest incarnation that were not applied."""
         number = self.incarnation.number if self.incarnation else 0
         return {r.topic_partition: r for r in self.records.values() if r.incarnation == number and not r.applied}
 

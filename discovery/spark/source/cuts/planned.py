@@ -21,7 +21,7 @@ from discovery.spark.source.planning.tasks import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Packed:
-    """A plan in force as tasks, so that every scan of the batch gets the same."""
+    """An active plan as tasks, so that every scan of the batch gets the same."""
 
     start: Mapping[str, Any]
     end: Mapping[str, Any]

@@ -108,7 +108,7 @@ def open_plan(
     Args:
         number: Differs from every other plan's of this run.
         ranges: What it promises; no empty range.
-        pending: The records in force.
+        pending: The active records.
         incarnation: Whose cuts these will be.
         replayed: This run did not choose the end offsets: they come from Spark's log.
         whole: Partitions that must not be cut.
@@ -133,7 +133,7 @@ def settle(plan: Plan, proposed: Mapping[TopicPartition, int]) -> Settlement:
     """Settle ranges: those that are undecided as proposed, the others as they are.
 
     Args:
-        plan: The plan in force.
+        plan: The active plan.
         proposed: The planned end where all was read, else the next offset to be read.
 
     Raises:
@@ -156,7 +156,7 @@ def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:
 
     Args:
         start: Where the last batch ended, as Spark's log has it.
-        pending: The records in force.
+        pending: The active records.
 
     Raises:
         StateError: the log stands neither at the planned end nor at the cut: it was rolled back or edited.
@@ -172,7 +172,7 @@ def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:
 
 
 def refuse_other_checkpoints(batch: Batch, records: Iterable[CutRecord], *, incarnation: int, adopted: bool) -> None:
-    """Refuse a batch of a checkpoint that is not the one which the records in force speak of.
+    """Refuse a batch of a checkpoint that is not the one which the active records speak of.
 
     A checkpoint that was restored from a copy stands at the end of a batch that was cut, and nothing in its offsets
     tells that from a partition which was set back and read to the same offset again. The number of the batch does: the
@@ -181,7 +181,7 @@ def refuse_other_checkpoints(batch: Batch, records: Iterable[CutRecord], *, inca
     Args:
         batch: Whose plan this is.
         records: All there are.
-        incarnation: The one in force.
+        incarnation: The active one.
         adopted: Somebody said that this checkpoint goes on under it, whatever earlier ones recorded.
 
     Raises:

@@ -337,7 +337,7 @@ class Planner:
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
-        self._patience.expect_life(view)
+        self._patience.require_live_broker(view)
         asked = (view.version, max_rows, start, self._pace.is_due())
         if (*asked, self._tick()) != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.

@@ -11,8 +11,8 @@ import trustme
 
 from discovery.config.client.options import map_client_options
 from discovery.core.policy import Policy
+from discovery.endpoint.health_check import certificate, is_answering
 from discovery.endpoint.make import KafkaProver
-from discovery.endpoint.pulse import certificate, pulse
 from discovery.endpoint.race import Resolved
 
 
@@ -61,7 +61,7 @@ def test_given_a_listener_that_wants_a_certificate_when_checked_then_it_gets_nam
         prover = KafkaProver(map_client_options({"security.protocol": "SSL", **given}), Policy())
         assert prover.tls is not None
         for _ in range(3):
-            assert await pulse(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
+            assert await is_answering(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
         assert await certificate(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
         server.close()
 
@@ -75,7 +75,9 @@ def test_given_a_process_out_of_descriptors_when_a_broker_is_checked_then_it_is_
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            return await pulse(Resolved(socket.AF_INET, ("127.0.0.1", 9)), "localhost", tls=None, timeout_seconds=5)
+            return await is_answering(
+                Resolved(socket.AF_INET, ("127.0.0.1", 9)), "localhost", tls=None, timeout_seconds=5
+            )
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

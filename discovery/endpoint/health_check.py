@@ -18,7 +18,7 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 _HEAD_BYTES = 8
 
 
-async def pulse(resolved: Resolved, host: str, *, tls: ssl.SSLContext | None, timeout_seconds: float) -> bool:
+async def is_answering(resolved: Resolved, host: str, *, tls: ssl.SSLContext | None, timeout_seconds: float) -> bool:
     """Tell whether somebody who speaks the right protocol answers in time.
 
     A frozen broker accepts connections, for its kernel does that; so an answer is wanted. Behind TLS an alert or a
