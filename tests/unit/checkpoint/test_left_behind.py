@@ -100,6 +100,12 @@ def test_given_a_pending_cut_when_an_unnamed_query_starts_at_its_end_then_it_is_
         started(state_dir).partitions({"t": {"0": 5, "1": 5}}, START)
 
 
+def test_given_a_cut_under_a_name_without_ascii_when_an_unnamed_query_starts_then_it_is_refused(tmp_path: Path) -> None:
+    ledger(tmp_path, "订单", CUT).close()
+    with pytest.raises(StateError, match=r"t-0 was cut at offset 8 of \[5, 15\)"):
+        started(tmp_path).latestOffset(START, NORMAL)
+
+
 def test_given_a_pending_cut_when_a_query_starts_elsewhere_or_is_new_then_it_goes_on(state_dir: Path) -> None:
     assert started(state_dir).latestOffset({"t": {"0": 14, "1": 5}}, NORMAL) == {"t": {"0": 20, "1": 5}}
     new = started(state_dir, startingOffsets='{"t":{"0":15,"1":5}}')

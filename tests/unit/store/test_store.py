@@ -1,3 +1,4 @@
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -186,3 +187,16 @@ def test_given_a_writer_killed_at_any_moment_when_read_then_the_content_is_whole
         number = content[: len(content) // 2000]
         assert content == number * 2000 + "\n"
         assert len(list(tmp_path.iterdir())) <= 2, "crashes must not pile up temporary files"
+
+
+def test_given_a_lock_when_others_look_at_once_then_only_a_holder_counts(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert not FileLock(path).is_held(), "nobody ever took it"
+    held = FileLock(path).acquire()
+    assert FileLock(path).is_held()
+    held.release()
+    content = path.read_bytes()
+    with path.open("rb") as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        assert not FileLock(path).is_held(), "another one who looks is no holder"
+    assert path.read_bytes() == content

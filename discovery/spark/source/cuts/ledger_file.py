@@ -105,7 +105,7 @@ class FileLedger:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return LedgerState()
-        state = prune(self._fold(content))
+        state = prune(_fold(self.path, content))
         if (compact := _content(state)) != content:
             self._replace(compact)
         return state
@@ -118,21 +118,6 @@ class FileLedger:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-
-    def _fold(self, content: bytes) -> LedgerState:
-        *lines, torn = content.split(b"\n")
-        if torn:
-            _log.warning("%s: its last line was cut short by a crash; it was never acted on", self.path)
-        texts = [self._checked(number, line) for number, line in enumerate(lines, 1)]
-        if texts and texts[0] != _SCHEMA:
-            raise StateError(f"{self.path} begins with {texts[0][:40]}, not with {_SCHEMA}: another version wrote it")
-        return fold(LedgerState(), [decode(text) for text in texts[1:]])
-
-    def _checked(self, number: int, line: bytes) -> str:
-        digest, _, text = line.decode(errors="replace").partition(" ")
-        if digest != _digest(text):
-            raise LedgerDamagedError(f"{self.path} is damaged in line {number}; {ADOPT}")
-        return text
 
     def _opened(self) -> int:
         if self._handle is None:
@@ -151,13 +136,16 @@ def read_ledger(state_dir: Path, source_id: str) -> LedgerState | None:
 
     Runs: anywhere; its holder may write meanwhile.
     """
-    ledger = FileLedger(state_dir, source_id)
+    return _read(FileLedger(state_dir, source_id).path)
+
+
+def _read(path: Path) -> LedgerState | None:
     try:
-        return ledger._fold(ledger.path.read_bytes())  # noqa: SLF001 - of this module
+        return _fold(path, path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StateError(f"the ledger {ledger.path} cannot be read: {error}") from error
+        raise StateError(f"the ledger {path} cannot be read: {error}") from error
 
 
 def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) -> dict[str, LedgerState]:
@@ -176,7 +164,7 @@ def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) ->
         if path == own or (not held and _is_held(path)):
             continue
         try:
-            state = read_ledger(state_dir, path.stem)
+            state = _read(path)
         except StateError as error:
             _log.warning("a cut in it cannot be reported: %s", error)
             continue
@@ -186,13 +174,27 @@ def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) ->
 
 
 def _is_held(path: Path) -> bool:
-    lock = FileLock(path.with_suffix(".lock"))
     try:
-        lock.acquire()
-    except (OSError, StateError):
+        return FileLock(path.with_suffix(".lock")).is_held()
+    except OSError:
         return True
-    lock.release()
-    return False
+
+
+def _fold(path: Path, content: bytes) -> LedgerState:
+    *lines, torn = content.split(b"\n")
+    if torn:
+        _log.warning("%s: its last line was cut short by a crash; it was never acted on", path)
+    texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
+    if texts and texts[0] != _SCHEMA:
+        raise StateError(f"{path} begins with {texts[0][:40]}, not with {_SCHEMA}: another version wrote it")
+    return fold(LedgerState(), [decode(text) for text in texts[1:]])
+
+
+def _checked(path: Path, number: int, line: bytes) -> str:
+    digest, _, text = line.decode(errors="replace").partition(" ")
+    if digest != _digest(text):
+        raise LedgerDamagedError(f"{path} is damaged in line {number}; {ADOPT}")
+    return text
 
 
 def _content(state: LedgerState) -> bytes:
