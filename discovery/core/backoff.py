@@ -1,4 +1,4 @@
-"""How long to rest after failures: exponential with full jitter, decided without a random source of its own."""
+"""How long to wait after failures: exponential with full jitter, decided without a random source of its own."""
 
 import zlib
 
@@ -7,8 +7,8 @@ def full_jitter(*, base_seconds: float, cap_seconds: float, failures: int, fract
     """Return a rest of `fraction` of min(cap, base x 2^(failures-1)).
 
     Args:
-        base_seconds: Longest rest after the first failure; > 0.
-        cap_seconds: Longest rest ever; >= base.
+        base_seconds: Longest wait after the first failure; > 0.
+        cap_seconds: Longest wait ever; >= base.
         failures: Failures in a row; >= 1.
         fraction: Where in [0, 1] the jitter fell.
 

@@ -257,7 +257,7 @@ def _on_bootstrap(turn: _Turn, answer: NewBootstrap) -> None:
     brokers = {b.address for b in state.snapshot.brokers} if state.snapshot else set()
     off = set(state.configured) - set(answer.addresses) - brokers
     kept = {a: known for a, known in state.addresses.items() if a not in off}
-    # What rests or was rejected gets another chance: that is what a user who edits the list is after.
+    # What is quarantined or was rejected gets another chance: that is what a user who edits the list is after.
     listed = {a: kept[a] if a in kept and kept[a].alive else AddressState() for a in answer.addresses}
     turn.state = replace(state, configured=answer.addresses, addresses={**kept, **listed})
     names = ", ".join(map(str, answer.addresses))

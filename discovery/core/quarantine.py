@@ -1,7 +1,7 @@
-"""Who rests until when, who is asked next, and the rule that never everybody rests.
+"""Who is quarantined until when, who is asked next, and the rule that never everybody is quarantined.
 
-An address rests after each failure (full jitter, doubling, capped). Wrong and locked ones rest the cap at once.
-Two rules release the dead early, one question per cycle: while fewer than two addresses live, resting is a luxury;
+An address is quarantined after each failure (full jitter, doubling, capped); wrong and locked ones for the cap at once.
+Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited.
 """
 
@@ -25,8 +25,8 @@ class Due:
     connect: tuple[BrokerAddress, ...] = ()
 
 
-def rest_seconds(address: BrokerAddress, verdict: Verdict, failures: int, *, salt: int, policy: Policy) -> float:
-    """Return how long an address rests after its `failures`-th failure in a row; in (0, cap].
+def quarantine_seconds(address: BrokerAddress, verdict: Verdict, failures: int, *, salt: int, policy: Policy) -> float:
+    """Return how long an address is quarantined after its `failures`-th failure in a row; in (0, cap].
 
     Runs: anywhere (pure).
     """
@@ -57,7 +57,7 @@ def judged(
     """
     alive = verdict is Verdict.ALIVE
     failures = 0 if alive else known.failures + 1
-    rest = 0.0 if alive else rest_seconds(outcome.address, verdict, failures, salt=state.salt, policy=policy)
+    rest = 0.0 if alive else quarantine_seconds(outcome.address, verdict, failures, salt=state.salt, policy=policy)
     answered = outcome.failure is None
     return AddressState(
         verdict=verdict,

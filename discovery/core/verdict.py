@@ -4,7 +4,7 @@ from discovery.core.answers import ProbeOutcome
 from discovery.core.model import ClusterId, Snapshot, Verdict
 
 DEAD = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.UNRESOLVABLE})
-"""Nobody there now: rests, comes back by itself."""
+"""Nobody there now: quarantined, comes back by itself."""
 WRONG = frozenset({Verdict.NOT_KAFKA, Verdict.FOREIGN_CLUSTER})
 """Somebody else lives there: rejected until it proves the right cluster."""
 LOCKED = frozenset({Verdict.AUTH_FAILED, Verdict.TLS_FAILED})

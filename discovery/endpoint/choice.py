@@ -9,7 +9,7 @@ def to_guard(
     living: Sequence[BrokerAddress],
     guarded: Collection[BrokerAddress],
     *,
-    resting: Collection[BrokerAddress],
+    quarantined: Collection[BrokerAddress],
     count: int,
 ) -> tuple[BrokerAddress, ...]:
     """Choose at most `count` living addresses: those guarded already, then others, spread over the whole list.
@@ -19,7 +19,7 @@ def to_guard(
     Args:
         living: Best first, 0..n.
         guarded: Have a guard now.
-        resting: Their guard failed lately; they come last, when there is nobody else.
+        quarantined: Their guard failed lately; they come last, when there is nobody else.
         count: How many are wanted.
 
     Returns:
@@ -27,9 +27,9 @@ def to_guard(
 
     Runs: anywhere (pure).
     """
-    kept = [address for address in living if address in guarded and address not in resting][:count]
-    others = [address for address in living if address not in guarded and address not in resting]
-    last = [address for address in living if address in resting]
+    kept = [address for address in living if address in guarded and address not in quarantined][:count]
+    others = [address for address in living if address not in guarded and address not in quarantined]
+    last = [address for address in living if address in quarantined]
     wanted = count - len(kept)
     chosen = [*kept, *_spread(others, wanted)]
     return tuple([*chosen, *last][:count]) if len(chosen) < count else tuple(chosen)

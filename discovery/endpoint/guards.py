@@ -28,7 +28,7 @@ from discovery.endpoint.race import Resolved, connect
 from discovery.feed.base import FeedView
 
 _LOOK_SECONDS = 0.1
-_REST_SECONDS = 1.0
+_QUARANTINE_SECONDS = 1.0
 _MISSED_CHECKS = 2
 _log = structlog.get_logger("discovery.endpoint")
 
@@ -79,7 +79,7 @@ class Guards:
         self._guards: dict[BrokerAddress, _Guard] = {}
         self._standing: dict[BrokerAddress, Resolved] = {}
         self._witnesses: dict[BrokerAddress, socket.socket] = {}
-        self._resting: dict[BrokerAddress, float] = {}
+        self._quarantined: dict[BrokerAddress, float] = {}
         self._changed = asyncio.Event()
         self.findings: dict[BrokerAddress, Finding] = {}
         self.sticky: BrokerAddress | None = None
@@ -140,14 +140,14 @@ class Guards:
             for address in view.bootstrap
             if (report := view.addresses.get(address)) is not None and report.verdict is Verdict.ALIVE
         ]
-        self._resting = {address: until for address, until in self._resting.items() if until > now}
+        self._quarantined = {address: until for address, until in self._quarantined.items() if until > now}
         guarded = [address for address, guard in self._guards.items() if not guard.task.done()]
-        wanted = to_guard(living, guarded, resting=self._resting, count=self._limits.guards)
+        wanted = to_guard(living, guarded, quarantined=self._quarantined, count=self._limits.guards)
         for address in [address for address in self._guards if address not in wanted]:
             self._guards.pop(address).task.cancel()
             self._lose(address, "the discovery loop no longer calls it alive")
         for address in wanted:
-            if view.cluster_id is not None and address not in guarded and address not in self._resting:
+            if view.cluster_id is not None and address not in guarded and address not in self._quarantined:
                 event = asyncio.Event()
                 task = asyncio.ensure_future(self._guard(address, view.cluster_id, event))
                 self._guards[address] = _Guard(task, event)
@@ -180,7 +180,7 @@ class Guards:
                 self._standing.pop(address, None)  # logged where it was decided
                 raise
             finally:
-                self._resting[address] = asyncio.get_running_loop().time() + _REST_SECONDS
+                self._quarantined[address] = asyncio.get_running_loop().time() + _QUARANTINE_SECONDS
                 self._lose(address, why)
 
     async def _until_broken(

@@ -46,7 +46,7 @@ FAMILIES = by_name(
         "Addresses that are configured, advertised, healthy, quarantined, rejected, unasked, or configured_healthy.",
     ),
     Family("broker_attempts", "counter", ("broker", "result"), "Probes of an address by result."),
-    Family("broker_quarantine_seconds", "gauge", ("broker",), "How long an address still rests; only while it does."),
+    Family("broker_quarantine_seconds", "gauge", ("broker",), "How long an address stays quarantined; only while so."),
     Family("broker_up", "gauge", ("broker",), "1 for an address that clients may be sent to, 0 for any other."),
     Family("topic_partitions", "gauge", ("topic",), "Partitions of a followed topic."),
     Family("topic_parked_partitions", "gauge", ("topic",), "Partitions of a topic that cannot be read now."),

@@ -1,4 +1,4 @@
-"""The status page: one look tells which brokers live, rest or are rejected, why, and since when.
+"""The status page: one look tells which brokers live, are quarantined or rejected, why, and since when.
 
 Plain tables made here, so that it reads without JavaScript too; a script puts new content in place every two seconds.
 Whatever comes from Kafka or from clients is escaped, and the policy sent along runs no script but ours.
@@ -29,7 +29,7 @@ _CSS, _JS = (files("discovery.service").joinpath(f"page.{kind}").read_text("utf-
 _POLICY = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _MARKS = {
     "healthy": ("good", "● alive"),
-    "quarantined": ("wait", "◐ resting"),
+    "quarantined": ("wait", "◐ quarantined"),
     "rejected": ("bad", "✕ rejected"),
     "unasked": ("soft", "○ not asked yet"),
 }

@@ -52,7 +52,7 @@ def test_given_an_open_page_when_a_broker_dies_then_it_is_reported_without_a_rel
         page.locator(".scroll").first.focus()
         focused = page.evaluate("document.activeElement.id")
         parked(service)
-        expect(page.locator("td.mark.wait")).to_have_text("◐ resting", timeout=PATIENCE)
+        expect(page.locator("td.mark.wait")).to_have_text("◐ quarantined", timeout=PATIENCE)
         expect(page.get_by_role("main").locator("summary").first).to_contain_text("broker 3", timeout=PATIENCE)
         summary = page.get_by_role("main").locator("summary").first
         summary.focus()
@@ -72,7 +72,7 @@ def test_given_no_script_when_read_then_the_tables_are_there_and_the_page_renews
     with opened(chromium, service.api, script=False) as (page, complaints):
         assert cell(page, "cluster-a-b1:9092") == "● alive"
         parked(service)
-        expect(page.locator("td.mark.wait")).to_have_text("◐ resting", timeout=PATIENCE)
+        expect(page.locator("td.mark.wait")).to_have_text("◐ quarantined", timeout=PATIENCE)
         assert not complaints
 
 

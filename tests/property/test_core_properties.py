@@ -172,7 +172,7 @@ def test_given_any_full_probe_when_concluded_then_only_the_pinned_cluster_is_ali
 
 
 @given(st.floats(0.001, 10), st.floats(10, 1_000), st.integers(1, 10_000), st.floats(0, 1), st.integers(1, 50))
-def test_given_any_failures_when_resting_then_it_is_bounded_and_grows_with_them(
+def test_given_any_failures_when_quarantined_then_it_is_bounded_and_grows_with_them(
     base: float, cap: float, failures: int, fraction: float, more: int
 ) -> None:
     def rest(count: int) -> float:

@@ -1,4 +1,4 @@
-"""Whatever lives, is guarded and rests: as many brokers are chosen as can be, and nobody twice."""
+"""Whatever lives, is guarded and quarantined: as many brokers are chosen as can be, and nobody twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,17 +10,17 @@ ADDRESSES = st.integers(0, 15).map(lambda number: BrokerAddress(f"b{number}", 90
 LISTS = st.lists(ADDRESSES, unique=True)
 
 
-@given(living=LISTS, guarded=st.sets(ADDRESSES), resting=st.sets(ADDRESSES), count=st.integers(0, 6))
+@given(living=LISTS, guarded=st.sets(ADDRESSES), quarantined=st.sets(ADDRESSES), count=st.integers(0, 6))
 def test_given_any_brokers_when_chosen_then_they_live_and_are_as_many_as_can_be(
-    living: list[BrokerAddress], guarded: set[BrokerAddress], resting: set[BrokerAddress], count: int
+    living: list[BrokerAddress], guarded: set[BrokerAddress], quarantined: set[BrokerAddress], count: int
 ) -> None:
-    chosen = to_guard(living, guarded, resting=resting, count=count)
+    chosen = to_guard(living, guarded, quarantined=quarantined, count=count)
     assert len(chosen) == len(set(chosen)) == min(count, len(living))
     assert set(chosen) <= set(living)
-    kept = [address for address in living if address in guarded and address not in resting]
+    kept = [address for address in living if address in guarded and address not in quarantined]
     assert list(chosen[: len(kept)]) == kept[:count], "a guard that stands is never given up for another"
-    if len([address for address in living if address not in resting]) >= count:
-        assert not set(chosen) & resting
+    if len([address for address in living if address not in quarantined]) >= count:
+        assert not set(chosen) & quarantined
 
 
 @given(standing=LISTS, sticky=st.none() | ADDRESSES)

@@ -457,7 +457,7 @@ CASES = (
         "a hundred streams recover together: jittered, bounded requests",
         (
             _PARTS + "a_hundred_loops_when_brokers_return_then_all_find_them_at_once_and_ask_the_dead_apart",
-            "property/test_core_properties.py::test_given_any_failures_when_resting_then_it_is_bounded_and_grows_with_them",
+            "property/test_core_properties.py::test_given_any_failures_when_quarantined_then_it_is_bounded_and_grows_with_them",
             _PARTS + "an_old_proof_when_asked_who_is_due_then_it_must_be_given_again_and_not_by_all_at_once",
         ),
     ),

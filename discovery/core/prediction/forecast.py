@@ -258,13 +258,13 @@ def _uniform_sum(n: int, x: float) -> tuple[float, float]:
 
 def _old(listed: Listed, limits: Limits) -> Iterator[Start]:
     """Before 2.7: any entry each time, but for an admin client the one that failed just now."""
-    rests = not limits.retry_seconds  # a consumer comes back later than an entry's own back-off ends
+    outwaits = not limits.retry_seconds  # a consumer comes back later than an entry's own back-off ends
     wait = limits.retry_seconds
     counts = {
         Death.BLACK_HOLE: (listed.of(Death.BLACK_HOLE), limits.connect_seconds + wait),
         Death.SILENT: (listed.of(Death.SILENT), limits.request_seconds + wait if limits.silent_escape else math.inf),
         Death.UNREACHABLE: (listed.of(Death.UNREACHABLE), limits.unreachable_seconds + wait),
-        Death.REFUSED: (0 if rests else listed.of(Death.REFUSED), wait),
+        Death.REFUSED: (0 if outwaits else listed.of(Death.REFUSED), wait),
     }
     pending: dict[tuple[float, Death | None], float] = {(0.0, None): 1.0}
     while pending:
@@ -280,5 +280,5 @@ def _old(listed: Listed, limits: Limits) -> Iterator[Start]:
             if share and after >= limits.api_seconds:
                 yield Start(probability=share, seconds=limits.api_seconds, failed=True)
             elif share:
-                key = after, death if rests else None
+                key = after, death if outwaits else None
                 pending[key] = pending.get(key, 0.0) + share

@@ -95,7 +95,7 @@ def table(api: Api) -> tuple[Route, ...]:
             method="GET",
             path=f"{_C}/brokers",
             handler=api.brokers,
-            summary="Every address: alive, resting or rejected, why and since when",
+            summary="Every address: alive, quarantined or rejected, why and since when",
             response=BROKERS,
             statuses=(200, 503),
         ),

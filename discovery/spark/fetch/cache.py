@@ -12,7 +12,7 @@ from discovery.spark.fetch.ranges import FetchSettings
 _CACHE_SIZE = 4
 """Worker processes serve several queries; each keeps its consumer while it is used."""
 _IDLE_SECONDS = 60.0
-"""Spark ends a worker that rests for so long; a query that uses it less often gets no more from us."""
+"""Spark ends a worker that is idle for so long; a query that uses it less often gets no more from us."""
 
 _Key = tuple[object, ...]
 _cache: dict[_Key, tuple[CachedConsumer, float]] = {}
@@ -55,7 +55,7 @@ def give_back(cached: CachedConsumer, clock: Clock | None = None) -> None:
 
     Runs: worker; does not block.
     """
-    cached.rest()
+    cached.keep_backlog()
     now = (clock or SystemClock()).monotonic()
     twin = _cache.pop(_key(cached.settings), None)
     if twin is not None:

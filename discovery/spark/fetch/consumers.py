@@ -113,7 +113,7 @@ class CachedConsumer:
                 time.sleep(0.01)
         self._introduced.update(strangers)
 
-    def rest(self) -> None:
+    def keep_backlog(self) -> None:
         """Between tasks: stay only where a backlog is left, whose prefetched part the next task will want.
 
         A partition that is read to its end would be polled for nothing, fifty times a second at each broker.

@@ -2,7 +2,7 @@
 
 Evidence: a client that is connecting to one silent broker tries no other; a modern one gives up after
 `socket.connection.setup.timeout.ms` (10 s, doubling to 30 s), one before 2.7 after the system's 127 s. Clients of 3.8
-and 3.9 can start again from their list but do so only when *all* brokers they know rest at the same time, hence the
+and 3.9 can start again from their list but do so only when *all* brokers they know are in back-off at once, hence the
 long back-off; since 4.0 they do so by themselves after 5 minutes.
 """
 

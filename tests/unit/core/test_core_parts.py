@@ -139,18 +139,18 @@ def test_given_living_brokers_when_an_interval_passes_then_they_only_show_that_t
     assert due(state, policy=POLICY, now=1.0).full == ()
 
 
-def test_given_a_dead_broker_when_enough_live_then_it_rests_longer_each_time() -> None:
-    state, now, rests = settled(4), 0.0, []
+def test_given_a_dead_broker_when_enough_live_then_it_is_quarantined_longer_each_time() -> None:
+    state, now, waits = settled(4), 0.0, []
     for _ in range(12):
         state = run(state, dead(4), now=now).state
         until = state.addresses[address(4)].quarantined_until
         assert until is not None
         assert address(4) not in due(state, policy=POLICY, now=until - 0.001).full
         assert address(4) in due(state, policy=POLICY, now=until).full
-        rests.append(until - now)
+        waits.append(until - now)
         now = until
-    assert max(rests) <= POLICY.quarantine_cap_seconds
-    assert max(rests[6:]) > max(rests[:3])
+    assert max(waits) <= POLICY.quarantine_cap_seconds
+    assert max(waits[6:]) > max(waits[:3])
 
 
 def test_given_too_few_alive_when_the_dead_rest_then_they_are_asked_every_cycle_but_wrong_ones_are_not() -> None:
@@ -232,7 +232,7 @@ def test_given_a_foreign_address_when_a_request_is_answered_there_then_it_stays_
     assert revived(foreign, now=1.0) is foreign
 
 
-def test_given_arguments_out_of_range_when_resting_or_budgeting_then_they_are_refused() -> None:
+def test_given_arguments_out_of_range_when_backing_off_or_budgeting_then_they_are_refused() -> None:
     with pytest.raises(ValueError, match="out of range"):
         full_jitter(base_seconds=0, cap_seconds=1, failures=1, fraction=0.5)
     with pytest.raises(ValueError, match="negative"):

@@ -182,7 +182,7 @@ def test_given_a_silent_leader_when_it_tells_no_offset_then_it_must_prove_itself
     assert state.addresses[address(1)].proved_at is None
 
 
-def test_given_a_resting_leader_when_it_tells_offsets_then_it_is_alive_at_once() -> None:
+def test_given_a_quarantined_leader_when_it_reports_offsets_then_it_is_alive_at_once() -> None:
     state = run(settled(3, topic()), dead(1, Verdict.SILENT)).state
     asked = TopicPartition(TopicName("t"), 0)
     seen = OffsetsAnswer(leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=5)})

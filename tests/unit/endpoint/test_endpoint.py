@@ -335,18 +335,18 @@ def addresses(count: int) -> tuple[BrokerAddress, ...]:
 
 def test_given_twelve_living_brokers_when_four_are_chosen_then_they_are_spread_over_the_list() -> None:
     living = addresses(12)
-    assert to_guard(living, (), resting=(), count=4) == (living[0], living[3], living[6], living[9])
+    assert to_guard(living, (), quarantined=(), count=4) == (living[0], living[3], living[6], living[9])
 
 
 def test_given_guards_that_stand_when_others_are_better_then_they_are_kept() -> None:
     living = addresses(6)
-    assert to_guard(living, (living[5],), resting=(), count=2) == (living[5], living[0])
+    assert to_guard(living, (living[5],), quarantined=(), count=2) == (living[5], living[0])
 
 
 def test_given_a_guard_that_failed_when_others_live_then_it_comes_last() -> None:
     living = addresses(2)
-    assert to_guard(living, (), resting=(living[0],), count=1) == (living[1],)
-    assert to_guard(living, (), resting=living, count=1) == (living[0],)
+    assert to_guard(living, (), quarantined=(living[0],), count=1) == (living[1],)
+    assert to_guard(living, (), quarantined=living, count=1) == (living[0],)
 
 
 def test_given_a_sticky_broker_that_is_gone_when_ordered_then_it_is_not_named() -> None:

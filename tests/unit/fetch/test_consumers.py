@@ -146,7 +146,7 @@ def test_given_a_backlog_when_a_task_ends_then_only_that_stream_goes_on() -> Non
     client.pieces.append(Piece(reached={P0: 100, P1: 100}, heard=True))
     ours.read({}, None, 0.0)
     client.log.clear()
-    ours.rest()
+    ours.keep_backlog()
     assert client.log == ["unassign t-1"]
     assert ours.positions == {P0: 100}
 

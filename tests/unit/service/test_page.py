@@ -65,7 +65,7 @@ def test_given_trouble_when_the_page_is_read_then_each_address_topic_and_consume
             rows = {row[0]: row for row in page.rows}
             assert not page.open
             assert len(set(page.ids)) == len(page.ids)
-            assert "◐ resting" in rows["dead:9092"][2]
+            assert "◐ quarantined" in rows["dead:9092"][2]
             assert "no such name" in rows["dead:9092"][3]
             assert "● alive" in rows["cluster-a-b1:9092"][2]
             assert rows["t"][1:3] == ["3", "1"]

@@ -215,9 +215,7 @@ def test_given_a_topic_read_before_its_id_was_reported_when_it_is_recreated_then
         plan.latest_offsets(end, None)
 
 
-def test_given_a_topic_in_doubt_when_its_new_id_is_reported_later_than_its_generation_then_it_is_found_recreated() -> (
-    None
-):
+def test_given_a_suspected_recreation_when_its_new_id_is_reported_later_then_it_is_found_recreated() -> None:
     doubted = partition_view(None, None, topic_id=None)
     feed = feed_with({tp(0): doubted}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})
     plan = planner(feed)

@@ -29,13 +29,13 @@ _log = logging.getLogger("kafka_discovery.source")
 Leaders = Mapping[TopicPartition, BrokerId | None]
 _MOST_DOUBLINGS = 7
 _MOST_PATIENCE_DOUBLINGS = 2
-_REST_SECONDS = 0.5
+_BACKOFF_SECONDS = 0.5
 """Doubled for each consecutive empty cut: 1 s after the first one, 64 s at most."""
 _WRITE_SECONDS = 0.5
 """How long planning waits for a write; then it goes on without the partitions concerned."""
 _QUEUE_SECONDS = 10.0
 """How long a worker's question waits for other writes: less than the worker waits for its answer."""
-_RESTING = "workers could not read it, although it has a leader; it is tried again with back-off"
+_BACKING_OFF = "workers could not read it, although it has a leader; it is tried again with back-off"
 
 
 class RangeCoordinator:
@@ -72,8 +72,8 @@ class RangeCoordinator:
         self._taken: LedgerTakenError | None = None
         self._gone_back: dict[TopicPartition, CutRecord] = {}
         """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
-        self._rest: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
-        """Partitions that nobody could read: until when they rest, and who led them."""
+        self._backoff: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
+        """Partitions that nobody could read: until when they wait, and who led them."""
         self._leaders: Leaders = {}
         self._state = LedgerState()
         self._appended = 0
@@ -185,17 +185,17 @@ class RangeCoordinator:
         """Return the partitions that must not be planned now, with reasons.
 
         Args:
-            leader_of: Who leads now: nobody rests for what another leader did. Asked for resting partitions alone.
+            leader_of: Who leads now: nobody waits for what another leader did. Asked for partitions in back-off alone.
         """
         now = self._now()
         with self._lock:
-            resting = {
-                tp: _RESTING
-                for tp, (until, leader) in self._rest.items()
+            waiting = {
+                tp: _BACKING_OFF
+                for tp, (until, leader) in self._backoff.items()
                 if now < until and (leader is None or leader_of(tp) == leader)
             }
             unwritten = [*self._doubtful, *(tp for tp in self._gone_back if tp in self._pending)]
-            return resting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
+            return waiting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
 
     def _write_soon(self, applied: list[CutRecord]) -> None:
         if self._writer is None or not self._writer.is_alive():
@@ -264,7 +264,7 @@ class RangeCoordinator:
     def patience_factors(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return by what to lengthen the wait before a cut, so that a slow leader is heard at last: 2 to 4.
 
-        No more: the whole batch waits. A partition that is cut even so rests, see `held`.
+        No more: the whole batch waits. A partition that is cut even so waits, see `held`.
         """
         with self._lock:
             times = {tp: self._consecutive_empty[tp] for tp in partitions if tp in self._consecutive_empty}
@@ -332,7 +332,7 @@ class RangeCoordinator:
                 for tp, end in settlement.ends.items():
                     if end > plan.ranges[tp].start:
                         self._consecutive_empty.pop(tp, None)
-                        self._rest.pop(tp, None)
+                        self._backoff.pop(tp, None)
             return settlement
 
     def _recreated(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
@@ -410,8 +410,8 @@ class RangeCoordinator:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
         if record.cut == record.start and not is_gone:
             self._consecutive_empty[tp] = times = self._consecutive_empty.get(tp, 0) + 1
-            until = self._now() + _REST_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
-            self._rest[tp] = (until, self._leaders.get(tp))
+            until = self._now() + _BACKOFF_SECONDS * 2 ** min(times, _MOST_DOUBLINGS)
+            self._backoff[tp] = (until, self._leaders.get(tp))
 
     def _append(self, entries: list[Entry]) -> None:
         self._ledger.append(entries)
