@@ -45,7 +45,7 @@ class LedgerDamagedError(StateError):
     """A ledger of cuts holds what nobody wrote; it is never taken for an empty one."""
 
 
-class LedgerTakenError(StateError):
+class LedgerFencedError(StateError):
     """Another process holds the ledger of cuts now; trying again will not help."""
 
 

@@ -12,7 +12,7 @@ from discovery.core.backoff import fraction_of, full_jitter
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.core.policy import Policy
 from discovery.core.state import AddressState, State
-from discovery.core.verdict import DEAD, LOCKED, WRONG
+from discovery.core.verdict import AUTH_REJECTED, DEAD, WRONG
 
 _ENOUGH_ALIVE = 2
 
@@ -30,7 +30,7 @@ def quarantine_seconds(address: BrokerAddress, verdict: Verdict, failures: int, 
 
     Runs: anywhere (pure).
     """
-    if verdict in WRONG | LOCKED:
+    if verdict in WRONG | AUTH_REJECTED:
         return policy.quarantine_cap_seconds
     fraction = fraction_of(salt, str(address), failures)
     return full_jitter(

@@ -7,7 +7,7 @@ DEAD = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.UNRESOLVABLE})
 """Nobody there now: quarantined, comes back by itself."""
 WRONG = frozenset({Verdict.NOT_KAFKA, Verdict.FOREIGN_CLUSTER})
 """Somebody else lives there: rejected until it proves the right cluster."""
-LOCKED = frozenset({Verdict.AUTH_FAILED, Verdict.TLS_FAILED})
+AUTH_REJECTED = frozenset({Verdict.AUTH_FAILED, Verdict.TLS_FAILED})
 """A broker that will not have us: asked slowly, never hammered."""
 
 

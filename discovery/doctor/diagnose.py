@@ -10,7 +10,7 @@ from enum import IntEnum
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.core.plural import counted
 from discovery.core.prediction.clients import Client, ClientVersion, configured, contradictions
-from discovery.core.prediction.forecast import Death, Forecast, Limits, Listed, forecast
+from discovery.core.prediction.forecast import FailureMode, Forecast, Limits, Listed, forecast
 from discovery.doctor.facts import Facts, Seen
 from discovery.doctor.inputs import Described, loopback_entries
 
@@ -88,9 +88,9 @@ def diagnose(facts: Facts, described: Described) -> Diagnosis:
 
 
 def _list(facts: Facts) -> Iterator[Finding]:
-    living = [seen for seen in facts.listed if seen.death is None]
-    names = [seen for seen in facts.listed if seen.death is Death.UNRESOLVABLE]
-    locked = [seen for seen in facts.listed if seen.death is Death.LOCKED]
+    living = [seen for seen in facts.listed if seen.failure_mode is None]
+    names = [seen for seen in facts.listed if seen.failure_mode is FailureMode.UNRESOLVABLE]
+    locked = [seen for seen in facts.listed if seen.failure_mode is FailureMode.AUTH_REJECTED]
     total = len(facts.listed)
     if len(living) == total:
         whole = f"All {total} addresses of the list are alive."
@@ -104,7 +104,7 @@ def _list(facts: Facts) -> Iterator[Finding]:
         text = f"{who}: no start can succeed until the list is changed."
         yield Finding(code="none-alive", weight=Weight.GRAVE, sentence=text)
     else:
-        dead = [seen for seen in facts.listed if seen.death is not None]
+        dead = [seen for seen in facts.listed if seen.failure_mode is not None]
         text = f"{len(dead)} of {total} addresses of the list {'is' if len(dead) == 1 else 'are'} dead: {_names(dead)}."
         yield Finding(code="some-dead", weight=Weight.WARN, sentence=text)
     if names and len(names) < total:
@@ -131,9 +131,9 @@ def _cluster(facts: Facts, described: Described) -> Iterator[Finding]:
     if stale:
         text = f"{_names(stale)} answers, but its peers no longer list it: a removed broker that does not know it."
         yield Finding(code="stale", weight=Weight.WARN, sentence=text)
-    hidden = [seen for seen in facts.advertised if seen.death is not None]
+    hidden = [seen for seen in facts.advertised if seen.failure_mode is not None]
     named = {b.address for seen in facts.listed for b in seen.brokers}
-    hidden += [seen for seen in facts.listed if seen.death is not None and seen.address in named]
+    hidden += [seen for seen in facts.listed if seen.failure_mode is not None and seen.address in named]
     if hidden:
         text = (
             f"The cluster names {_names(hidden)}, which cannot be reached from here: partitions led there can be "
@@ -155,7 +155,7 @@ def _cluster(facts: Facts, described: Described) -> Iterator[Finding]:
 
 
 def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:
-    if start.failure >= 1 or not any(seen.death is not None for seen in facts.listed):
+    if start.failure >= 1 or not any(seen.failure_mode is not None for seen in facts.listed):
         return
     if start.failure > _NEVER:
         text = (
@@ -174,7 +174,7 @@ def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:
     else:
         text = f"With {client.version} the dead addresses cost a start less than {_WORTH_SECONDS:g} s."
         yield Finding(code="harmless", weight=Weight.NOTE, sentence=text)
-    holes = facts.counts.of(Death.BLACK_HOLE)
+    holes = facts.counts.of(FailureMode.BLACK_HOLE)
     if holes and not client.version.has_setup_timeout:
         text = (
             f"{client.version} has no timeout for connections: a black hole holds it for "
@@ -235,8 +235,10 @@ def _gain(now: Forecast, after: Forecast) -> float:
 def _changes(facts: Facts, described: Described) -> Iterator[Advice]:
     client, counts = described.client, facts.counts
     limits, version = client.limits, client.version
-    living = [seen for seen in (*facts.listed, *facts.advertised) if seen.death is None and _is_right(seen, facts)]
-    dead = [seen for seen in facts.listed if seen.death is not None]
+    living = [
+        seen for seen in (*facts.listed, *facts.advertised) if seen.failure_mode is None and _is_right(seen, facts)
+    ]
+    dead = [seen for seen in facts.listed if seen.failure_mode is not None]
     if living and (dead or len(facts.cluster_ids) > 1 or len(facts.listed) < _THIN <= len(living)):
         text = f"Make the list {','.join(str(seen.address) for seen in living)}"
         yield Advice(code="new-list", sentence=text, after=forecast(Listed(living=len(living)), limits))
@@ -248,7 +250,7 @@ def _changes(facts: Facts, described: Described) -> Iterator[Advice]:
         quick = replace(limits, setup_seconds=2.0)
         text = "Set socket.connection.setup.timeout.ms to 2000"
         yield Advice(code="quick-setup", sentence=text, after=forecast(counts, quick))
-    if client.has_api_timeout and counts.of(Death.SILENT) and limits.request_seconds > limits.api_seconds / 6:
+    if client.has_api_timeout and counts.of(FailureMode.SILENT) and limits.request_seconds > limits.api_seconds / 6:
         text = f"Set request.timeout.ms to {limits.api_seconds * 1000 / 6:.0f}"
         patient = replace(limits, request_seconds=limits.api_seconds / 6)
         yield Advice(code="quick-request", sentence=text, after=forecast(counts, patient))
@@ -261,15 +263,15 @@ def _is_right(seen: Seen, facts: Facts) -> bool:
     return seen.verdict is Verdict.ALIVE and bool(facts.cluster_ids) and seen.cluster_id == facts.cluster_ids[0]
 
 
-def curve(limits: Limits, listed: Listed, death: Death) -> tuple[Forecast, ...]:
+def curve(limits: Limits, listed: Listed, mode: FailureMode) -> tuple[Forecast, ...]:
     """Return the forecast for 0, 1 … all entries dead in one way; those dead in other ways stay as they are.
 
     Runs: anywhere (pure).
     """
-    others = {other: count for other, count in listed.dead.items() if other is not death}
-    entries = listed.living + listed.of(death)
+    others = {other: count for other, count in listed.dead.items() if other is not mode}
+    entries = listed.living + listed.of(mode)
     return tuple(
-        forecast(Listed(living=entries - dead, dead={**others, death: dead}), limits) for dead in range(entries + 1)
+        forecast(Listed(living=entries - dead, dead={**others, mode: dead}), limits) for dead in range(entries + 1)
     )
 
 

@@ -15,7 +15,7 @@ from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition, Verdict
 from discovery.core.policy import Policy
 from discovery.core.verdict import conclude
-from discovery.doctor.facts import USABLE, Facts, Seen, Stages, death_of
+from discovery.doctor.facts import USABLE, Facts, Seen, Stages, failure_mode_of
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.settings import QuietLog, client_properties
 from discovery.kafka.vetting.probe import Probed, probe
@@ -146,7 +146,7 @@ def _seen(
         address=address,
         verdict=verdict,
         detail=detail,
-        death=death_of(verdict, connected=connected, no_route=reached.no_route),
+        failure_mode=failure_mode_of(verdict, connected=connected, no_route=reached.no_route),
         stage="" if verdict in USABLE else _STAGE.get(verdict, "Kafka" if connected else "connection"),
         stages=Stages(lookup=reached.lookup_seconds, connect=reached.connect_seconds, tls=tls, kafka=kafka),
         cluster_id=probed.cluster_id,

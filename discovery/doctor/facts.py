@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicPartition, Verdict
-from discovery.core.prediction.forecast import Death, Listed
-from discovery.core.verdict import LOCKED
+from discovery.core.prediction.forecast import FailureMode, Listed
+from discovery.core.verdict import AUTH_REJECTED
 from discovery.doctor.processor import Processor
 
 USABLE = frozenset({Verdict.ALIVE, Verdict.STALE})
@@ -29,7 +29,7 @@ class Seen:
     address: BrokerAddress
     verdict: Verdict
     detail: str = ""
-    death: Death | None = None
+    failure_mode: FailureMode | None = None
     """How a JVM client would see it die; None: it takes it for a broker."""
     stage: str = ""
     """Where it ended: name, connection, TLS, login or Kafka; empty: it answered."""
@@ -68,28 +68,28 @@ class Facts:
     @property
     def counts(self) -> Listed:
         """The list as a client will find it."""
-        dead: dict[Death, int] = {}
+        dead: dict[FailureMode, int] = {}
         for seen in self.listed:
-            if seen.death is not None:
-                dead[seen.death] = dead.get(seen.death, 0) + 1
-        return Listed(living=sum(seen.death is None for seen in self.listed), dead=dead)
+            if seen.failure_mode is not None:
+                dead[seen.failure_mode] = dead.get(seen.failure_mode, 0) + 1
+        return Listed(living=sum(seen.failure_mode is None for seen in self.listed), dead=dead)
 
 
-def death_of(verdict: Verdict, *, connected: bool, no_route: bool) -> Death | None:
+def failure_mode_of(verdict: Verdict, *, connected: bool, no_route: bool) -> FailureMode | None:
     """Say how a JVM client sees an address with this verdict; None: as a broker.
 
     Runs: anywhere (pure).
     """
-    if verdict in LOCKED:
-        return Death.LOCKED
+    if verdict in AUTH_REJECTED:
+        return FailureMode.AUTH_REJECTED
     match verdict:
         case Verdict.UNRESOLVABLE:
-            return Death.UNRESOLVABLE
+            return FailureMode.UNRESOLVABLE
         case Verdict.REFUSED | Verdict.NOT_KAFKA:
-            return Death.REFUSED
+            return FailureMode.REFUSED
         case Verdict.SILENT if connected:
-            return Death.SILENT
+            return FailureMode.SILENT
         case Verdict.SILENT:
-            return Death.UNREACHABLE if no_route else Death.BLACK_HOLE
+            return FailureMode.UNREACHABLE if no_route else FailureMode.BLACK_HOLE
         case _:
             return None

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from discovery.core.prediction.clients import NEWEST, ClientVersion, configured
 from discovery.core.prediction.forecast import Forecast, Limits
 from discovery.doctor.diagnose import Diagnosis, curve, percent
-from discovery.doctor.words import forecast_sentence, main_death
+from discovery.doctor.words import forecast_sentence, main_failure_mode
 
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 106, 62
@@ -39,8 +39,8 @@ def draw(diagnosis: Diagnosis) -> str:
     Runs: anywhere (pure).
     """
     facts, client = diagnosis.facts, diagnosis.described.client
-    counts, death = facts.counts, main_death(facts)
-    points = curve(client.limits, counts, death)
+    counts, mode = facts.counts, main_failure_mode(facts)
+    points = curve(client.limits, counts, mode)
     total = len(points) - 1
     lines: list[tuple[str, str, Limits]] = [("d-now", f"{client.version}, as configured", client.limits)]
     for css, version in (("d-old", ClientVersion(2, 6)), ("d-new", ClientVersion(*NEWEST))):
@@ -48,13 +48,13 @@ def draw(diagnosis: Diagnosis) -> str:
         if limits != client.limits:
             lines.append((css, f"{version}, defaults", limits))
     others = len(facts.listed) - total
-    kind = death.value.replace("_", " ") + (f"; {others} more are dead otherwise" if others else "")
+    kind = mode.value.replace("_", " ") + (f"; {others} more are dead otherwise" if others else "")
     parts = [*_axes(total, kind), _text(_LEFT, 52, f"Today: {forecast_sentence(diagnosis.start)}.")]
     for place, (css, label, limits) in enumerate(lines):
-        parts.append(_line(css, curve(limits, counts, death)))
+        parts.append(_line(css, curve(limits, counts, mode)))
         parts.append(_legend(place, css, label))
     parts += [f'<circle class="d-dot" cx="{_x(d, total)}" cy="{_y(p.failure)}" r="3"/>' for d, p in enumerate(points)]
-    parts += _today(facts.counts.of(death), points)
+    parts += _today(facts.counts.of(mode), points)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="{escape(forecast_sentence(diagnosis.start))}"><style>{_STYLE}</style>'

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from discovery.core.plural import counted
-from discovery.core.prediction.forecast import Death, Forecast
+from discovery.core.prediction.forecast import FailureMode, Forecast
 from discovery.doctor.diagnose import Diagnosis, Finding, Weight, curve, percent
 from discovery.doctor.facts import Facts, Seen
 
@@ -18,12 +18,12 @@ _MARKS = {
 }
 _BARS = "▁▂▃▄▅▆▇█"
 _COSTS = {
-    Death.REFUSED: "costs a client milliseconds",
-    Death.UNREACHABLE: "costs a client about 3 s",
-    Death.BLACK_HOLE: "holds a client for {connect:.0f} s",
-    Death.SILENT: "holds a client for {request:.0f} s or longer",
-    Death.UNRESOLVABLE: "dropped by a client at its start",
-    Death.LOCKED: "ends a client at once",
+    FailureMode.REFUSED: "costs a client milliseconds",
+    FailureMode.UNREACHABLE: "costs a client about 3 s",
+    FailureMode.BLACK_HOLE: "holds a client for {connect:.0f} s",
+    FailureMode.SILENT: "holds a client for {request:.0f} s or longer",
+    FailureMode.UNRESOLVABLE: "dropped by a client at its start",
+    FailureMode.AUTH_REJECTED: "ends a client at once",
 }
 
 
@@ -75,7 +75,7 @@ def _addresses(diagnosis: Diagnosis) -> Iterator[Text]:
     for seen, note in everybody:
         verdict = seen.verdict.value.replace("_", " ")
         line = Text(f"  {seen.address!s:<{width}}  ")
-        line.append(f"{verdict:<15}", style="green" if seen.death is None else "red")
+        line.append(f"{verdict:<15}", style="green" if seen.failure_mode is None else "red")
         parts = [_times(seen), seen.detail, _cost(seen, diagnosis), note]
         line.append("; ".join(part for part in parts if part) + "\n")
         yield line
@@ -98,9 +98,9 @@ def _duration(seconds: float) -> str:
 
 def _cost(seen: Seen, diagnosis: Diagnosis) -> str:
     limits = diagnosis.described.client.limits
-    if seen.death is None:
+    if seen.failure_mode is None:
         return ""
-    return _COSTS[seen.death].format(connect=limits.connect_seconds, request=limits.request_seconds)
+    return _COSTS[seen.failure_mode].format(connect=limits.connect_seconds, request=limits.request_seconds)
 
 
 def _finding(finding: Finding) -> Text:
@@ -108,23 +108,23 @@ def _finding(finding: Finding) -> Text:
     return Text.assemble(("  " + mark + " ", style), finding.sentence + "\n")
 
 
-def main_death(facts: Facts) -> Death:
+def main_failure_mode(facts: Facts) -> FailureMode:
     """Return how most entries died; a black hole, the dearest, where none did.
 
     Runs: anywhere (pure).
     """
     dead = facts.counts.dead
-    kinds = [death for death in dead if death is not Death.UNRESOLVABLE]
-    return max(kinds, key=lambda one: dead[one]) if kinds else Death.BLACK_HOLE
+    kinds = [mode for mode in dead if mode is not FailureMode.UNRESOLVABLE]
+    return max(kinds, key=lambda one: dead[one]) if kinds else FailureMode.BLACK_HOLE
 
 
 def _curve(diagnosis: Diagnosis) -> Text:
     facts = diagnosis.facts
-    death = main_death(facts)
-    points = curve(diagnosis.described.client.limits, facts.counts, death)
-    today = facts.counts.of(death)
+    mode = main_failure_mode(facts)
+    points = curve(diagnosis.described.client.limits, facts.counts, mode)
+    today = facts.counts.of(mode)
     others = len(facts.listed) - len(points) + 1
-    kind = death.value.replace("_", " ") + (f", beside {others} dead otherwise" if others else "")
+    kind = mode.value.replace("_", " ") + (f", beside {others} dead otherwise" if others else "")
     text = Text(f"\nFailed starts by number of dead entries ({kind}), of {len(points) - 1}\n", style="bold")
     bars = "".join(_BARS[min(7, int(point.failure * 8))] for point in points)
     text.append(f"  {bars[:today]}")
@@ -141,7 +141,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     Runs: anywhere (pure).
     """
     facts, client = diagnosis.facts, diagnosis.described.client
-    death = main_death(facts)
+    mode = main_failure_mode(facts)
     return {
         "weight": diagnosis.weight.name.lower(),
         "client": {
@@ -161,7 +161,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             {"code": f.code, "weight": f.weight.name.lower(), "sentence": f.sentence} for f in diagnosis.findings
         ],
         "advice": [{"code": a.code, "sentence": a.sentence, "after": _start(a.after)} for a in diagnosis.advice],
-        "curve": {"death": death.value, "starts": [_start(p) for p in curve(client.limits, facts.counts, death)]},
+        "curve": {"death": mode.value, "starts": [_start(p) for p in curve(client.limits, facts.counts, mode)]},
     }
 
 
@@ -178,7 +178,7 @@ def _seen(seen: Seen) -> dict[str, Any]:
         "address": str(seen.address),
         "verdict": seen.verdict.value,
         "detail": seen.detail,
-        "death": seen.death.value if seen.death else None,
+        "death": seen.failure_mode.value if seen.failure_mode else None,
         "failed_stage": seen.stage or None,
         "cluster_id": seen.cluster_id,
         "lookup_seconds": seen.stages.lookup,

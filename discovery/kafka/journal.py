@@ -19,12 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from discovery.core.errors import ConfigError, LedgerTakenError, StateError
+from discovery.core.errors import ConfigError, LedgerFencedError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.plural import counted
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
-from discovery.kafka.topics import COPIES, LEAST_IN_SYNC, make_topic
+from discovery.kafka.topics import LEAST_IN_SYNC, REPLICAS, make_topic
 from discovery.kafka.transactions import connect
 
 _log = logging.getLogger("kafka_discovery.source")
@@ -139,12 +139,12 @@ class Journal:
 
     def _check_topic(self, admin: AdminClient, known: Any, deadline: float) -> None:
         """Refuse a topic that forgets or loses entries; warn of one with too few replicas, for people to mend."""
-        copies = len(known.topics[self._topic].partitions[0].replicas)
-        wanted = min(COPIES, len(known.brokers))
-        if copies < wanted:
+        replicas = len(known.topics[self._topic].partitions[0].replicas)
+        wanted = min(REPLICAS, len(known.brokers))
+        if replicas < wanted:
             _log.warning(
                 "cutLedger: topic %s has %d replicas on %d brokers and may be lost with one; give it %d",
-                self._topic, copies, len(known.brokers), wanted,
+                self._topic, replicas, len(known.brokers), wanted,
             )  # fmt: skip
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
         try:
@@ -157,11 +157,11 @@ class Journal:
             _log.warning("cutLedger: whether topic %s is kept is not known: %s", self._topic, error.args[0].str())
             return
         values = {name: entry.value for name, entry in answered.items()}
-        self._check_settings({name: str(value) for name, value in values.items() if value is not None}, copies)
+        self._check_settings({name: str(value) for name, value in values.items() if value is not None}, replicas)
 
-    def _check_settings(self, settings: Mapping[str, str], copies: int) -> None:
+    def _check_settings(self, settings: Mapping[str, str], replicas: int) -> None:
         policy, in_sync = settings.get("cleanup.policy", "compact"), int(settings.get("min.insync.replicas", "1"))
-        least = LEAST_IN_SYNC if copies >= COPIES else 1
+        least = LEAST_IN_SYNC if replicas >= REPLICAS else 1
         if policy.strip() != "compact":
             raise ConfigError(
                 f"cutLedgerTopic: topic {self._topic} has cleanup.policy={policy}, so Kafka would delete cuts after "
@@ -170,7 +170,7 @@ class Journal:
         if in_sync < least:
             raise ConfigError(
                 f"cutLedgerTopic: topic {self._topic} has min.insync.replicas={in_sync} with "
-                f"{counted(copies, 'replica')}, so a cut may be lost with one broker; "
+                f"{counted(replicas, 'replica')}, so a cut may be lost with one broker; "
                 f"set it to {least}, or name another topic"
             )
 
@@ -183,7 +183,7 @@ class Journal:
             self._read(self._produce(producer, entries, deadline), deadline)
             if is_holder and self._holder != self._run:
                 _give_up(producer)
-                raise LedgerTakenError(
+                raise LedgerFencedError(
                     f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}"
                 )
             if not is_holder and self._entries:

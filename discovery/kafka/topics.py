@@ -17,10 +17,10 @@ from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
 _LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
-COPIES = 3
-LEAST_IN_SYNC = COPIES // 2 + 1
+REPLICAS = 3
+LEAST_IN_SYNC = REPLICAS // 2 + 1
 """Of three replicas, those that must have a record before it counts: one broker may die, and none be wrong."""
-_MANY_COPIES = 5
+_MANY_REPLICAS = 5
 """Of a topic that must be written to while any two brokers are dead: three of five must have a record."""
 
 
@@ -29,7 +29,7 @@ class TopicShape:
     """What a writer must know of a topic."""
 
     partitions: int
-    copies: int
+    replicas: int
 
 
 def make_topic(
@@ -59,12 +59,12 @@ def make_topic(
     """
     known = retried(lambda left: admin.list_topics(timeout=left), deadline)
     brokers = len(known.brokers)
-    copies = _MANY_COPIES if outlives_two and brokers >= _MANY_COPIES else min(COPIES, brokers)
+    replicas = _MANY_REPLICAS if outlives_two and brokers >= _MANY_REPLICAS else min(REPLICAS, brokers)
     config = {
-        "min.insync.replicas": str(copies // 2 + 1),
+        "min.insync.replicas": str(replicas // 2 + 1),
         "cleanup.policy": "compact" if compacted else "delete",
     }
-    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=config)
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
     try:
         retried(lambda left: admin.create_topics([wanted], request_timeout=left)[topic].result(left), deadline)
     except KafkaException as exc:
@@ -109,8 +109,8 @@ class TopicAdmin:
         )
         reported = found.topics[topic]
         if reported.error is None:
-            copies = min((len(p.replicas) for p in reported.partitions.values()), default=0)
-            return TopicShape(len(reported.partitions), copies)
+            replicas = min((len(p.replicas) for p in reported.partitions.values()), default=0)
+            return TopicShape(len(reported.partitions), replicas)
         if reported.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
             raise ConfigError(f"topic {topic}: {reported.error.str()}; allow {rights} on it")
         return None
@@ -159,7 +159,7 @@ class TopicAdmin:
         except KafkaException as exc:
             raise ConfigError(
                 f"topic {topic}: {exc.args[0].str()}; create it by hand: {counted(partitions, 'partition')}, "
-                f"{COPIES} replicas, or allow CREATE"
+                f"{REPLICAS} replicas, or allow CREATE"
             ) from exc
 
     def forget_group(self, group: str, *, timeout_seconds: float) -> None:

@@ -14,7 +14,7 @@ from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.core.model import Verdict, parse_bootstrap_servers
 from discovery.core.policy import Policy
-from discovery.core.prediction.forecast import Death
+from discovery.core.prediction.forecast import FailureMode
 from discovery.doctor.examine import examine
 from discovery.doctor.facts import Seen
 from tests.support.fakes.mock_cluster import MockCluster
@@ -62,7 +62,7 @@ def test_given_a_broker_when_looked_at_then_connection_and_kafka_are_timed() -> 
         host, _, port = mock.bootstrap_servers.rpartition(":")
         assert host == "127.0.0.1"
         seen = look(f"localhost:{port}")
-    assert (seen.verdict, seen.stage, seen.death) == (Verdict.ALIVE, "", None)
+    assert (seen.verdict, seen.stage, seen.failure_mode) == (Verdict.ALIVE, "", None)
     assert seen.stages.lookup is not None
     assert seen.stages.connect is not None
     assert seen.stages.kafka is not None
@@ -76,8 +76,8 @@ def test_given_a_name_that_is_gone_when_looked_at_then_it_ends_at_the_name() -> 
 
 def test_given_silence_or_garbage_when_looked_at_then_it_ends_at_kafka() -> None:
     with accept_and_hang() as silent, garbage_speaker(Garbage.SSH) as strange:
-        assert (look(silent).stage, look(silent).death) == ("Kafka", Death.SILENT)
-        assert (look(strange).stage, look(strange).death) == ("Kafka", Death.REFUSED)
+        assert (look(silent).stage, look(silent).failure_mode) == ("Kafka", FailureMode.SILENT)
+        assert (look(strange).stage, look(strange).failure_mode) == ("Kafka", FailureMode.REFUSED)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -90,5 +90,9 @@ def test_given_a_tls_listener_when_looked_at_then_the_handshake_is_timed_and_dis
     with tls_server(authority) as address:
         seen = look(address, security_protocol="SSL", ssl_truststore_location=str(file), ssl_truststore_type="PEM")
     assert seen.stages.tls is not None
-    wanted = (Verdict.SILENT, "Kafka", Death.SILENT) if trusted else (Verdict.TLS_FAILED, "TLS", Death.LOCKED)
-    assert (seen.verdict, seen.stage, seen.death) == wanted, seen
+    wanted = (
+        (Verdict.SILENT, "Kafka", FailureMode.SILENT)
+        if trusted
+        else (Verdict.TLS_FAILED, "TLS", FailureMode.AUTH_REJECTED)
+    )
+    assert (seen.verdict, seen.stage, seen.failure_mode) == wanted, seen

@@ -3,7 +3,7 @@
 import pytest
 
 from discovery.core.prediction.clients import ClientKind
-from discovery.core.prediction.forecast import Death
+from discovery.core.prediction.forecast import FailureMode
 from discovery.localkafka.cluster import LocalKafka
 from tests.chaos.prediction.play import TOPIC, can_compile, play
 from tests.chaos.prediction.scenarios import Scenario
@@ -18,10 +18,10 @@ SCENARIOS = tuple(
     Scenario(name=f"s{number}", version="3.9", kind=kind, living=living, dead=dead, properties=TIMES)
     for number, (kind, living, dead) in enumerate(
         (
-            (ClientKind.ADMIN, 3, {Death.REFUSED: 6, Death.BLACK_HOLE: 1}),
-            (ClientKind.CONSUMER, 1, {Death.SILENT: 1, Death.UNRESOLVABLE: 2}),
-            (ClientKind.ADMIN, 0, {Death.BLACK_HOLE: 2, Death.REFUSED: 1}),
-            (ClientKind.ADMIN, 2, {Death.BLACK_HOLE: 8}),
+            (ClientKind.ADMIN, 3, {FailureMode.REFUSED: 6, FailureMode.BLACK_HOLE: 1}),
+            (ClientKind.CONSUMER, 1, {FailureMode.SILENT: 1, FailureMode.UNRESOLVABLE: 2}),
+            (ClientKind.ADMIN, 0, {FailureMode.BLACK_HOLE: 2, FailureMode.REFUSED: 1}),
+            (ClientKind.ADMIN, 2, {FailureMode.BLACK_HOLE: 8}),
         )
     )
 )

@@ -2,7 +2,7 @@
 
 The JVM client tries its list one address after the other: while one connection is being made, no other is tried. From
 2.7 on an address that was not tried yet goes first, in random order, so what precedes the first living address is a
-draw without replacement; before, any address may be drawn again. Each kind of death costs a time of its own, and the
+draw without replacement; before, any address may be drawn again. Each failure mode costs a time of its own, and the
 call ends when its API timeout does. Where these rules come from: docs/explanation/starts.md.
 """
 
@@ -20,7 +20,7 @@ _EXACT = 12
 """Up to so many black holes the sum of their timeouts is computed exactly, beyond it as a normal distribution."""
 
 
-class Death(Enum):
+class FailureMode(Enum):
     """How an address fails, as far as the client can tell."""
 
     REFUSED = "refused"
@@ -33,7 +33,7 @@ class Death(Enum):
     """Accepts the connection and never answers: costs the request timeout."""
     UNRESOLVABLE = "unresolvable"
     """The name is not known: the client drops the entry for its life."""
-    LOCKED = "locked"
+    AUTH_REJECTED = "locked"
     """A broker that refuses login or certificate: the call fails at once."""
 
 
@@ -94,7 +94,7 @@ class Listed:
     """A bootstrap list by the fate of its entries."""
 
     living: int
-    dead: Mapping[Death, int] = field(default_factory=dict)
+    dead: Mapping[FailureMode, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what no list can be.
@@ -110,9 +110,9 @@ class Listed:
         """How many entries it has."""
         return self.living + sum(self.dead.values())
 
-    def of(self, death: Death) -> int:
+    def of(self, mode: FailureMode) -> int:
         """Count the entries that fail so."""
-        return self.dead.get(death, 0)
+        return self.dead.get(mode, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +168,9 @@ def forecast(listed: Listed, limits: Limits) -> Forecast:
 
     Runs: anywhere (pure); O(entries ** 4) at worst.
     """
-    if listed.total == listed.of(Death.UNRESOLVABLE):  # the constructor itself refuses
+    if listed.total == listed.of(FailureMode.UNRESOLVABLE):  # the constructor itself refuses
         return Forecast(starts=(Start(probability=1.0, seconds=0.0, failed=True),))
-    if not listed.living and not listed.of(Death.LOCKED):
+    if not listed.living and not listed.of(FailureMode.AUTH_REJECTED):
         return Forecast(starts=(Start(probability=1.0, seconds=limits.api_seconds, failed=True),))
     ways = _old(listed, limits) if limits.setup_seconds is None else _modern(listed, limits)
     return Forecast(starts=tuple(one for one in ways if one.probability > 0))
@@ -178,9 +178,9 @@ def forecast(listed: Listed, limits: Limits) -> Forecast:
 
 def _modern(listed: Listed, limits: Limits) -> Iterator[Start]:
     """From 2.7 on: entries in random order, each once; refused ones are left out where they cost nothing."""
-    holes, silent = listed.of(Death.BLACK_HOLE), listed.of(Death.SILENT)
-    unreachable, locked = listed.of(Death.UNREACHABLE), listed.of(Death.LOCKED)
-    refused = listed.of(Death.REFUSED) if limits.retry_seconds else 0
+    holes, silent = listed.of(FailureMode.BLACK_HOLE), listed.of(FailureMode.SILENT)
+    unreachable, locked = listed.of(FailureMode.UNREACHABLE), listed.of(FailureMode.AUTH_REJECTED)
+    refused = listed.of(FailureMode.REFUSED) if limits.retry_seconds else 0
     ending = listed.living + locked
     entries = holes + silent + unreachable + refused + ending
     waited = [limits.waited_seconds(dead) for dead in range(entries)]
@@ -261,24 +261,29 @@ def _old(listed: Listed, limits: Limits) -> Iterator[Start]:
     outwaits = not limits.retry_seconds  # a consumer comes back later than an entry's own back-off ends
     wait = limits.retry_seconds
     counts = {
-        Death.BLACK_HOLE: (listed.of(Death.BLACK_HOLE), limits.connect_seconds + wait),
-        Death.SILENT: (listed.of(Death.SILENT), limits.request_seconds + wait if limits.silent_escape else math.inf),
-        Death.UNREACHABLE: (listed.of(Death.UNREACHABLE), limits.unreachable_seconds + wait),
-        Death.REFUSED: (0 if outwaits else listed.of(Death.REFUSED), wait),
+        FailureMode.BLACK_HOLE: (listed.of(FailureMode.BLACK_HOLE), limits.connect_seconds + wait),
+        FailureMode.SILENT: (
+            listed.of(FailureMode.SILENT),
+            limits.request_seconds + wait if limits.silent_escape else math.inf,
+        ),
+        FailureMode.UNREACHABLE: (listed.of(FailureMode.UNREACHABLE), limits.unreachable_seconds + wait),
+        FailureMode.REFUSED: (0 if outwaits else listed.of(FailureMode.REFUSED), wait),
     }
-    pending: dict[tuple[float, Death | None], float] = {(0.0, None): 1.0}
+    pending: dict[tuple[float, FailureMode | None], float] = {(0.0, None): 1.0}
     while pending:
         elapsed, last = min(pending, key=lambda one: one[0])  # in order of time, so that equal ways are joined first
         probability = pending.pop((elapsed, last))
-        left = {death: count - (death is last) for death, (count, _) in counts.items()}
-        entries = sum(left.values()) + listed.living + listed.of(Death.LOCKED)
+        left = {mode: count - (mode is last) for mode, (count, _) in counts.items()}
+        entries = sum(left.values()) + listed.living + listed.of(FailureMode.AUTH_REJECTED)
         yield Start(probability=probability * listed.living / entries, seconds=elapsed, failed=False)
-        yield Start(probability=probability * listed.of(Death.LOCKED) / entries, seconds=elapsed, failed=True)
-        for death, count in left.items():
+        yield Start(
+            probability=probability * listed.of(FailureMode.AUTH_REJECTED) / entries, seconds=elapsed, failed=True
+        )
+        for mode, count in left.items():
             share = probability * count / entries
-            after = round(elapsed + counts[death][1], 6)
+            after = round(elapsed + counts[mode][1], 6)
             if share and after >= limits.api_seconds:
                 yield Start(probability=share, seconds=limits.api_seconds, failed=True)
             elif share:
-                key = after, death if outwaits else None
+                key = after, mode if outwaits else None
                 pending[key] = pending.get(key, 0.0) + share

@@ -131,10 +131,10 @@ def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
             f"lanes: {options.lanes} are more than the {counted(shape.partitions, 'partition')} of "
             f"{options.marker_topic}; add partitions to it, or use fewer lanes"
         )
-    elif shape.copies < _ENOUGH_BROKERS <= len(plan.brokers):
+    elif shape.replicas < _ENOUGH_BROKERS <= len(plan.brokers):
         _log.warning(
             "topic %s has %d replicas: one broker's loss may stop the sink; give it 3",
-            options.marker_topic, shape.copies,
+            options.marker_topic, shape.replicas,
         )  # fmt: skip
     named = [topic for topic in wanted.values() if topic is not None]
     return dict(admin.largest_records(named, timeout_seconds=_ANSWER_SECONDS))

@@ -11,7 +11,7 @@ from pathlib import Path
 from discovery.config.client.options import ClientOptions
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
-from discovery.core.prediction.forecast import Death, Forecast, forecast
+from discovery.core.prediction.forecast import FailureMode, Forecast, forecast
 from discovery.doctor.examine import examine
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import client_jars
@@ -49,18 +49,18 @@ def can_compile() -> bool:
 
 
 @contextlib.contextmanager
-def dead_addresses(most: int = 12) -> Iterator[Mapping[Death, Sequence[str]]]:
+def dead_addresses(most: int = 12) -> Iterator[Mapping[FailureMode, Sequence[str]]]:
     """Yield addresses that fail in every way, as many of each kind as a list may hold."""
     with contextlib.ExitStack() as stack:
         yield {
-            Death.BLACK_HOLE: [stack.enter_context(black_hole()) for _ in range(most)],
-            Death.REFUSED: [stack.enter_context(refused_port()) for _ in range(most)],
-            Death.SILENT: [stack.enter_context(accept_and_hang()) for _ in range(most)],
-            Death.UNRESOLVABLE: [f"gone-{number}.invalid:9092" for number in range(most)],
+            FailureMode.BLACK_HOLE: [stack.enter_context(black_hole()) for _ in range(most)],
+            FailureMode.REFUSED: [stack.enter_context(refused_port()) for _ in range(most)],
+            FailureMode.SILENT: [stack.enter_context(accept_and_hang()) for _ in range(most)],
+            FailureMode.UNRESOLVABLE: [f"gone-{number}.invalid:9092" for number in range(most)],
         }
 
 
-def addresses_of(scenario: Scenario, living: Sequence[str], dead: Mapping[Death, Sequence[str]]) -> list[str]:
+def addresses_of(scenario: Scenario, living: Sequence[str], dead: Mapping[FailureMode, Sequence[str]]) -> list[str]:
     """Return the list of a scenario."""
     gone = [dead[death][place] for death, count in scenario.dead.items() for place in range(count)]
     return [*living[: scenario.living], *gone]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from discovery.core.prediction.clients import Client, ClientKind, ClientVersion, configured
-from discovery.core.prediction.forecast import Death
+from discovery.core.prediction.forecast import FailureMode
 
 VERSIONS = ("2.6", "3.9", "4.1")
-KINDS = (Death.BLACK_HOLE, Death.REFUSED, Death.SILENT, Death.UNRESOLVABLE)
+KINDS = (FailureMode.BLACK_HOLE, FailureMode.REFUSED, FailureMode.SILENT, FailureMode.UNRESOLVABLE)
 MOST_LIVING = 6
 _API_SECONDS = (8, 12, 20, 30)
 _SETUP_SECONDS = (1, 2, 4)
@@ -23,7 +23,7 @@ class Scenario:
     version: str
     kind: ClientKind
     living: int
-    dead: Mapping[Death, int] = field(default_factory=dict)
+    dead: Mapping[FailureMode, int] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -58,7 +58,7 @@ def _known() -> Sequence[Scenario]:
             version=version,
             kind=ClientKind.ADMIN,
             living=min(MOST_LIVING, 12 - dead),
-            dead={Death.BLACK_HOLE: dead},
+            dead={FailureMode.BLACK_HOLE: dead},
         )
         for version in VERSIONS
         for dead in (6, 10)
@@ -69,7 +69,7 @@ def _drawn(random: Random, number: int) -> Scenario:
     version, kind = VERSIONS[number % len(VERSIONS)], random.choice(list(ClientKind))
     living = random.choice((0, 1, 1, 2, 3, MOST_LIVING))
     entries = random.randint(max(2, living), 12)
-    dead: dict[Death, int] = {}
+    dead: dict[FailureMode, int] = {}
     for _ in range(entries - living):
         death = random.choice(KINDS[: random.choice((1, 2, 4))])
         dead[death] = dead.get(death, 0) + 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from discovery.core.errors import LedgerTakenError, StateError
+from discovery.core.errors import LedgerFencedError, StateError
 from discovery.spark.source.cuts.ledger import Entry
 from discovery.spark.source.cuts.ledger_file import FileLedger
 
@@ -15,7 +15,7 @@ class FullDisk(FileLedger):
 
     def append(self, entries: Sequence[Entry]) -> None:
         if self.taken:
-            raise LedgerTakenError("in use")
+            raise LedgerFencedError("in use")
         if self.full:
             raise StateError("no space left")
         super().append(entries)

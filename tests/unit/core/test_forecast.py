@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discovery.core.prediction.forecast import Death, Forecast, Limits, Listed, forecast
+from discovery.core.prediction.forecast import FailureMode, Forecast, Limits, Listed, forecast
 
 OLD = Limits(setup_seconds=None)
-HOLE, SILENT = Death.BLACK_HOLE, Death.SILENT
+HOLE, SILENT = FailureMode.BLACK_HOLE, FailureMode.SILENT
 
 
 def of(living: int, limits: Limits | None = None, **dead: int) -> Forecast:
     return forecast(
-        Listed(living=living, dead={Death(name): count for name, count in dead.items()}), limits or Limits()
+        Listed(living=living, dead={FailureMode(name): count for name, count in dead.items()}), limits or Limits()
     )
 
 
@@ -153,14 +153,14 @@ def test_given_no_list_or_no_time_when_asked_then_it_is_refused() -> None:
 
 @given(
     living=st.integers(0, 8),
-    dead=st.dictionaries(st.sampled_from(Death), st.integers(0, 4), min_size=1),
+    dead=st.dictionaries(st.sampled_from(FailureMode), st.integers(0, 4), min_size=1),
     setup=st.sampled_from([None, 1.0, 10.0, 40.0]),
     api=st.sampled_from([5.0, 30.0, 60.0]),
     escape=st.sampled_from([0.0, 0.5, 1.0]),
     retry=st.sampled_from([0.0, 0.1]),
 )
 def test_given_any_list_when_forecast_then_probabilities_sum_to_one_and_no_start_outlasts_its_limit(  # noqa: PLR0917 - drawn by name
-    living: int, dead: dict[Death, int], setup: float | None, api: float, escape: float, retry: float
+    living: int, dead: dict[FailureMode, int], setup: float | None, api: float, escape: float, retry: float
 ) -> None:
     if living + sum(dead.values()) == 0:
         return

@@ -11,9 +11,9 @@ from discovery.cli.app import app
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, Verdict
 from discovery.core.prediction.clients import ClientKind, ClientVersion
-from discovery.core.prediction.forecast import Death
+from discovery.core.prediction.forecast import FailureMode
 from discovery.doctor.diagnose import Weight, diagnose, percent
-from discovery.doctor.facts import Facts, Seen, death_of
+from discovery.doctor.facts import Facts, Seen, failure_mode_of
 from discovery.doctor.inputs import Described, described
 from discovery.doctor.picture import draw
 from discovery.doctor.words import document, report
@@ -51,7 +51,7 @@ def test_given_a_spark_configuration_when_read_then_it_says_how_often_spark_trie
     assert described(bootstrap=LIST).tries == 1
     with pytest.raises(ConfigError, match="numRetries: 'no'"):
         described(spark_conf=written(tmp_path, f"{conf}fetchOffset.numRetries no\n"))
-    dead = Facts(listed=(seen("b1", Death.REFUSED),))
+    dead = Facts(listed=(seen("b1", FailureMode.REFUSED),))
     found = diagnose(dead, described(spark_conf=written(tmp_path, conf)))
     (reported,) = [one.sentence for one in found.findings if one.code == "spark-tries"]
     assert reported.endswith("100 % of its queries do, after 182 s.")
@@ -107,21 +107,21 @@ def test_given_no_file_or_no_text_when_read_then_the_option_is_named(tmp_path: P
             described(spark_conf=path)
 
 
-def seen(name: str, death: Death | None) -> Seen:
-    verdict = Verdict.ALIVE if death is None else Verdict.SILENT
-    return Seen(address=BrokerAddress(name, 9092), verdict=verdict, death=death)
+def seen(name: str, mode: FailureMode | None) -> Seen:
+    verdict = Verdict.ALIVE if mode is None else Verdict.SILENT
+    return Seen(address=BrokerAddress(name, 9092), verdict=verdict, failure_mode=mode)
 
 
 def plain(bootstrap: str = LIST, version: str = "3.9") -> Described:
     return described(bootstrap=bootstrap, client_version=version)
 
 
-@pytest.mark.parametrize("death", [None, *Death])
+@pytest.mark.parametrize("mode", [None, *FailureMode])
 @pytest.mark.parametrize("version", ["2.6", "4.1"])
 def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_be_made(
-    death: Death | None, version: str
+    mode: FailureMode | None, version: str
 ) -> None:
-    for fates in ((None, death), (death, death), (death,)):
+    for fates in ((None, mode), (mode, mode), (mode,)):
         facts = Facts(listed=tuple(seen(f"b{n}", fate) for n, fate in enumerate(fates)), unknown="nobody <asked>")
         found = diagnose(facts, plain(version=version))
         assert "=None" not in report(found).plain
@@ -131,12 +131,12 @@ def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_b
 
 
 def test_given_verdicts_when_a_client_meets_them_then_each_has_its_death() -> None:
-    reported = {v: death_of(v, connected=False, no_route=False) for v in Verdict}
-    assert reported[Verdict.SILENT] is Death.BLACK_HOLE
-    assert death_of(Verdict.SILENT, connected=True, no_route=False) is Death.SILENT
-    assert death_of(Verdict.SILENT, connected=False, no_route=True) is Death.UNREACHABLE
-    assert reported[Verdict.TLS_FAILED] is reported[Verdict.AUTH_FAILED] is Death.LOCKED
-    assert reported[Verdict.NOT_KAFKA] is reported[Verdict.REFUSED] is Death.REFUSED
+    reported = {v: failure_mode_of(v, connected=False, no_route=False) for v in Verdict}
+    assert reported[Verdict.SILENT] is FailureMode.BLACK_HOLE
+    assert failure_mode_of(Verdict.SILENT, connected=True, no_route=False) is FailureMode.SILENT
+    assert failure_mode_of(Verdict.SILENT, connected=False, no_route=True) is FailureMode.UNREACHABLE
+    assert reported[Verdict.TLS_FAILED] is reported[Verdict.AUTH_FAILED] is FailureMode.AUTH_REJECTED
+    assert reported[Verdict.NOT_KAFKA] is reported[Verdict.REFUSED] is FailureMode.REFUSED
     assert reported[Verdict.ALIVE] is reported[Verdict.STALE] is reported[Verdict.FOREIGN_CLUSTER] is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
+from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
@@ -269,7 +269,7 @@ def test_given_a_ledger_that_another_took_when_a_partition_went_back_then_the_qu
     coordinator.decide(1, {tp(0): 9})
     coordinator.advance({tp(0): 9})
     ledger.taken = True
-    with pytest.raises(LedgerTakenError, match="in use"):
+    with pytest.raises(LedgerFencedError, match="in use"):
         coordinator.read_on([tp(0)])
     coordinator.close()
 
@@ -486,7 +486,7 @@ def test_given_a_ledger_that_cannot_be_written_when_a_worker_cuts_then_it_waits_
     ledger.taken = True
     with pytest.raises(ArbiterError, match="in use"):
         TcpArbiter(ticket(server), deadline_seconds=0.3).decide({a_range(1): 2})
-    with pytest.raises(LedgerTakenError):
+    with pytest.raises(LedgerFencedError):
         coordinator.read_on([])
     server.stop()
     coordinator.close()

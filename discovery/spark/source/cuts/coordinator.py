@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from discovery.core.errors import ArbiterError, LedgerTakenError, StateError
+from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, fold, prune
 from discovery.spark.source.cuts.rules import (
@@ -69,7 +69,7 @@ class RangeCoordinator:
         self._writer: threading.Thread | None = None
         self._trouble: str | None = None
         """Why the last write failed; None: it did not."""
-        self._taken: LedgerTakenError | None = None
+        self._fenced: LedgerFencedError | None = None
         self._gone_back: dict[TopicPartition, CutRecord] = {}
         """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
         self._backoff: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
@@ -205,16 +205,16 @@ class RangeCoordinator:
         self._refuse_taken()
 
     def _refuse_taken(self) -> None:
-        if self._taken is not None:
-            raise self._taken
+        if self._fenced is not None:
+            raise self._fenced
 
     def _write(self, applied: list[CutRecord]) -> None:
         """Runs: a thread of its own; blocks as long as the ledger does."""
         try:
             with self._io:
                 self._keep(applied)
-        except LedgerTakenError as error:
-            self._taken = error
+        except LedgerFencedError as error:
+            self._fenced = error
         except StateError as error:
             if self._trouble != str(error):
                 _log.warning("partitions that were cut wait for the ledger: %s", error)
@@ -356,8 +356,8 @@ class RangeCoordinator:
         try:
             if any(r.topic_partition in self._doubtful for r in records):
                 self._keep([])
-        except LedgerTakenError as error:
-            self._taken = error
+        except LedgerFencedError as error:
+            self._fenced = error
             raise
         finally:
             self._io.release()

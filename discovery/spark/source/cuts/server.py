@@ -9,7 +9,7 @@ import socketserver
 import threading
 from typing import Any
 
-from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerTakenError, StateError
+from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerFencedError, StateError
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.rules import Batch
 from discovery.spark.source.cuts.wire import (
@@ -153,7 +153,7 @@ class _Handler(socketserver.BaseRequestHandler):
         settle = coordinator.decide if question.get("do") == "decide" else coordinator.known
         try:
             ends = settle(plan, asked, _batch(question))
-        except (ArbiterError, LedgerTakenError) as error:
+        except (ArbiterError, LedgerFencedError) as error:
             return {"refused": str(error)}
         except StateError as error:
             return {"failed": str(error)}

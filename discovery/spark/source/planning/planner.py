@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
-from discovery.core.errors import KafkaUnreachableError, LedgerTakenError, StateError
+from discovery.core.errors import KafkaUnreachableError, LedgerFencedError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
@@ -229,7 +229,7 @@ class Planner:
         while self._clock.monotonic() >= self._note_after or deadline is not None:
             try:
                 cuts.note_planned(end)
-            except LedgerTakenError:
+            except LedgerFencedError:
                 raise
             except StateError as error:
                 self._note_after = self._clock.monotonic() + _NOTE_AGAIN_SECONDS
