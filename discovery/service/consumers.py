@@ -1,4 +1,4 @@
-"""Who uses the service: what each consumer applied, where it stands, and which brokers it still lists."""
+"""Who uses the service: what each consumer applied, its offsets, and which brokers it still lists."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -86,8 +86,8 @@ ROWS = (
     Row(
         "commitOffsets",
         "false",
-        "Tell the group `kafka.group.id` where the query stands, after Spark has recorded each batch. Never read back; "
-        "a failure is counted and logged once and never fails the query.",
+        "Commit the query's offsets to the group `kafka.group.id` after Spark has recorded each batch. Never read "
+        "back; a failure is counted and logged once and never fails the query.",
         (
             "spark/test_groups.py::test_given_a_group_when_a_query_starts_there_then_it_reads_on_and_the_group_follows_through_kills_and_failures",
         ),
@@ -380,7 +380,7 @@ ROWS = (
     Row(
         "clientRackVariable",
         "",
-        "An environment variable that tells each worker its rack (`client.rack`): a replica near it may answer; "
+        "An environment variable that holds each worker's rack (`client.rack`): a replica near it may answer; "
         "`kafka.client.rack` is one rack for all. A worker without it says so and reads from the leaders.",
         (
             "unit/fetch/test_consumers.py::test_given_a_variable_that_names_the_rack_when_built_then_it_is_this_workers_own",

@@ -34,7 +34,7 @@ def test_given_records_that_aged_out_when_loss_must_fail_then_both_sources_fail(
         with pytest.raises(Exception, match=text) as error:
             reading.wait_end()
         assert reading.rows == []
-    assert f"{aged}-0 begins at offset 15 but the query stands at 10" in str(error.value)
+    assert f"{aged}-0 begins at offset 15 but the query is at offset 10" in str(error.value)
     assert 'set failOnDataLoss to "false"' in str(error.value)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: begin where one stands, and tell it where the query stands."""
+"""Consumer groups: begin at its offsets, and commit the query's to it."""
 
 from pathlib import Path
 

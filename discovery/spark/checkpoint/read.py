@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOffset:
-    """Where one source of the query stands at the end of a batch."""
+    """One source's offsets at the end of a batch."""
 
     name: str
     writer: Writer

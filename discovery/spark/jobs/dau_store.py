@@ -55,7 +55,7 @@ class DailyUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A malformed record and where it stands in Kafka."""
+    """A malformed record with its partition and offset."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Commit-back: tells a consumer group where the query stands, for the tools that watch lag by group.
+"""Commit-back: commits the query's offsets to a consumer group, for the tools that watch lag by group.
 
 Spark's checkpoint stays the only truth. What is committed is the `start` of each plan: when Spark asks for the end of
 batch n+1 it has recorded that batch n is done, so that offset is never ahead of what the sink has. Spark's own
@@ -52,7 +52,7 @@ class Committer:
         self.report = CommitReport()
 
     def stands(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Take in where the query stands: Spark has recorded everything before it. Returns at once."""
+        """Take in the query's offsets: Spark has recorded everything before it. Returns at once."""
         with self._changed:
             self._wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a source tells about itself: a small JSON file, written by the source runner, read by whoever wants to know.
+"""What a source reports about itself: a small JSON file, written by the source runner, read by whoever wants to know.
 
 Spark keeps the runner in a process of its own and shows nothing of it but three offset texts in the query's progress; a
 Python source's metrics stay empty. A file needs no port, no token and no reader, and outlives a hung query.

@@ -132,14 +132,14 @@ def test_given_what_kafka_has_when_judged_then_lag_and_lost_records_are_reported
     report = judge(read_checkpoint(folder), reader=Writer.OURS, view=view)
     assert [p.lag for p in report.positions] == [25, 15]
     assert not report.sound
-    assert "t-1 begins at offset 9 but the query stands at 5: 4 offsets deleted" in report.findings[-1].text
+    assert "t-1 begins at offset 9 but the query is at offset 5: 4 offsets deleted" in report.findings[-1].text
 
 
 def test_given_records_lost_from_a_batch_that_will_be_replayed_when_judged_then_it_is_not_sound(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "c", {0: '{"t": {"0": 10}}', 1: '{"t": {"0": 20}}'}, recorded=[0])
     report = judge(read_checkpoint(folder), reader=Writer.OURS, view=view_of({tp(0): partition_view(15, 40)}))
     assert not report.sound
-    assert any("stands at 10" in finding.text for finding in report.findings)
+    assert any("is at offset 10" in finding.text for finding in report.findings)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A start where a group stands, and telling a group where the query stands."""
+"""A start at a group's offsets, and commits of the query's to a group."""
 
 import logging
 from typing import Any

@@ -23,8 +23,8 @@ def losing(partition: PartitionView, **options: str) -> tuple[ScriptedFeed, Plan
 
 
 LOSSES = [
-    (partition_view(15, 20), "t-0 begins at offset 15 but the query stands at 10: 5 offsets deleted by retention"),
-    (partition_view(0, 3), "t-0 ends at offset 3 but the query stands at 10: the topic was truncated or recreated"),
+    (partition_view(15, 20), "t-0 begins at offset 15 but the query is at offset 10: 5 offsets deleted by retention"),
+    (partition_view(0, 3), "t-0 ends at offset 3 but the query is at offset 10: the topic was truncated or recreated"),
     (
         partition_view(0, 50, topic_id=TopicId("id-2")),
         "topic t was recreated (id id-1 became id-2); t-0 stood at offset 10",

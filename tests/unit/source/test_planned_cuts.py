@@ -128,7 +128,7 @@ def test_given_a_cut_when_the_log_lost_records_since_then_the_rewind_comes_befor
     run.feed.show_partitions({tp(0): partition_view(5, 8), tp(1): TWO[tp(1)]})
     back = run.latest(end)
     assert back == {"t": {"0": 3, "1": 10}}
-    with pytest.raises(DataLossError, match="t-0 begins at offset 5 but the query stands at 3"):
+    with pytest.raises(DataLossError, match="t-0 begins at offset 5 but the query is at offset 3"):
         run.latest(back)
 
 

@@ -97,7 +97,7 @@ class SourceOptions:
     group: str | None = None
     """`kafka.group.id`."""
     commit_offsets: bool = False
-    """Tell that group where the query stands."""
+    """Commit the query's offsets to that group."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_seconds: float = 900.0

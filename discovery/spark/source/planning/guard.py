@@ -143,7 +143,7 @@ class LossGuard:
         on_reset: Callable[[TopicPartition, int], None],
         cut_ends: Offsets | None = None,
     ) -> Checked:
-        """Compare where the query stands with what there is; an unconfirmed loss leaves its partition where it is.
+        """Compare the query's offsets with what there is; an unconfirmed loss leaves its partition where it is.
 
         Args:
             start: Where the last batch ended.

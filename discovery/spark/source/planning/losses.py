@@ -46,7 +46,7 @@ def find_losses(
     followed: Mapping[TopicName, bool] | None = None,
     cut_ends: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[Loss, ...]:
-    """Compare where a query stands with what the cluster has.
+    """Compare a query's offsets with what the cluster has.
 
     Args:
         start: Where the last batch ended.
@@ -133,13 +133,13 @@ def _judge(
         return _loss(
             LossKind.SHRUNK,
             tp,
-            f"{tp} ends at offset {end} but the query stands at {offset}: the topic was truncated or recreated",
+            f"{tp} ends at offset {end} but the query is at offset {offset}: the topic was truncated or recreated",
         )
     if view.start_offset is not None and 0 <= offset < view.start_offset:
         return _loss(
             LossKind.AGED_OUT,
             tp,
-            f"{tp} begins at offset {view.start_offset} but the query stands at {offset}: "
+            f"{tp} begins at offset {view.start_offset} but the query is at offset {offset}: "
             f"{counted(view.start_offset - offset, 'offset')} deleted by retention",
         )
     return None
