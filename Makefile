@@ -116,9 +116,10 @@ FAULTS := $(patsubst %,tests/spark/test_%.py,chaos_joint cut endpoint faults_add
 JOBS := $(patsubst %,tests/integration/test_%.py,demo run_process) \
   $(patsubst %,tests/spark/test_%.py,dau sidecar sink sink_jobs sink_refusals)
 SERVICE := $(patsubst %,tests/integration/test_%.py,bootstrap_file doctor_stages endpoint_process localkafka_prerequisites \
-  manual peer_processes removal_service service_chaos service_fuzz service_limits sidecar_clusters sidecar_feed \
-  sidecar_process wheel)
+  manual removal_service service_chaos service_fuzz service_limits sidecar_clusters sidecar_feed sidecar_process wheel) \
+  tests/integration/benchmarks
 LISTED := $(FAULTS) $(JOBS) $(SERVICE)
+$(foreach path,$(LISTED),$(if $(wildcard $(path)),,$(error $(path) is in a list of suites and does not exist)))
 
 .PHONY: test
 test: setup tools build/spark.jsa build/axe/.ready ## The check, then real brokers, real Spark, a real browser (25 minutes on 2 cores)
