@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -52,14 +52,22 @@ class Asked:
         kafka = _Kafka(self.bootstrap, self.client_option or (), self.timeout)
         place = self._place()
         checkpoint = read_checkpoint(self.folder)
-        pending = None if place is None else _pending(_reached(place, kafka))
+        pending = None if place is None else _pending(place)
         others = other_ledgers(self.state_dir or default_state_dir(), besides=None) if place is None else place.others()
         return judge(checkpoint, reader=self.reader, pending=pending, others=others, view=_ask(kafka, checkpoint))
 
     def _place(self) -> Place | None:
         kind, topic = self.cut_ledger, self.cut_ledger_topic
         if self.source_id is not None:
-            return Place(source_id=self.source_id, state_dir=self.state_dir, kind=kind, topic=topic)
+            return Place(
+                source_id=self.source_id,
+                state_dir=self.state_dir,
+                kind=kind,
+                topic=topic,
+                bootstrap=self.bootstrap,
+                client_options=self.client_option or (),
+                timeout_seconds=self.timeout,
+            )
         kind_given = kind if kind != "file" else None
         given = {"--cut-ledger": kind_given, "--cut-ledger-topic": topic}
         for name, value in given.items():
@@ -93,12 +101,6 @@ class _Kafka:
     bootstrap: str | None
     client_options: Sequence[str]
     timeout_seconds: float
-
-
-def _reached(place: Place, kafka: _Kafka) -> Place:
-    return replace(
-        place, bootstrap=kafka.bootstrap, client_options=kafka.client_options, timeout_seconds=kafka.timeout_seconds
-    )
 
 
 def _pending(place: Place) -> Pending:
