@@ -110,7 +110,7 @@ generate: setup ## Write rules, dashboards and manifests of deploy/ and the page
 
 # A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest come
 # first; what is in no list belongs to test-kafka or test-source.
-SUITES := test-faults test-source test-kafka test-jobs test-service test-page
+SUITES := test-faults test-source test-kafka test-contract test-jobs test-service test-page
 FAULTS := $(patsubst %,tests/spark/test_%.py,chaos_joint cut endpoint faults_addresses faults_brokers faults_topics \
   rescue source_faults standalone)
 JOBS := $(patsubst %,tests/integration/test_%.py,demo run_process) \
@@ -143,8 +143,11 @@ test-source: setup build/spark.jsa ## The source, batches and groups in real Spa
 test-faults: setup build/spark.jsa ## Spark while brokers die, freeze, move and come back
 	$(call pytest,-v --durations 10 $(FAULTS))
 
-test-kafka: setup build/spark.jsa ## Real brokers: the adapters, the loop, the sink's writer, the tools
-	$(call pytest,-v --durations 10 tests/contract tests/integration $(LISTED:%=--ignore=%))
+test-kafka: setup build/spark.jsa ## Real brokers: the loop, the sink's writer, the tools
+	$(call pytest,-v --durations 10 tests/integration $(LISTED:%=--ignore=%))
+
+test-contract: setup ## What every adapter promises, on the fake, on librdkafka's mock and on real brokers
+	$(call pytest,-v --durations 10 tests/contract)
 
 test-jobs: setup build/spark.jsa ## Whole jobs and the demo
 	$(call pytest,-v --durations 10 $(JOBS))

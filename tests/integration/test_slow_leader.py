@@ -23,10 +23,15 @@ def three_brokers() -> Iterator[LocalKafka]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("delay_seconds", [1.3, 5.0, 20.0])
+@pytest.mark.parametrize("delay_seconds", [1.3, 5.0])
 def test_given_a_leader_that_answers_late_when_records_come_then_its_new_ends_are_shown_and_it_is_not_parked(
     three_brokers: LocalKafka, topic_name: str, delay_seconds: float
 ) -> None:
+    follow_a_slow_leader(three_brokers, topic_name, delay_seconds)
+
+
+def follow_a_slow_leader(three_brokers: LocalKafka, topic_name: str, delay_seconds: float) -> None:
+    """Write behind a proxy that delays each answer of one leader; fail where its ends stay unknown or it is parked."""
     three_brokers.create_topic(topic_name, assignment=[[1], [SLOW], [3]])
     slow, quick = (TopicPartition(TopicName(topic_name), partition) for partition in (1, 2))
     addresses = {number: three_brokers.address(number) for number in three_brokers.broker_ids}
