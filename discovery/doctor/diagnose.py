@@ -211,7 +211,7 @@ def _settings(facts: Facts, described: Described) -> Iterator[Finding]:
         text = (
             f"A process gets {facts.processor.share:.2g} of a core here ({facts.processor}). A driver that runs here"
             " may fail to start a Python source: Spark waits 10 s for about a second of processor time. Give it half"
-            " a core or more, and set PYSPARK_PYTHON to kafka-discovery-python, which needs a third of that time."
+            " a core or more, and set PYSPARK_PYTHON to kafka-discovery-python, which needs less of that time."
         )
         yield Finding(code="little-processor", weight=Weight.WARN, sentence=text)
 
