@@ -57,6 +57,7 @@ def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in
         produce(breakable.bootstrap_servers, topic_name, *numbered(10))
         first = start_query(topic_name, checkpoint="same", kafka_bootstrap_servers=dead)
         first.wait_rows(10)
+        first.wait_committed()
         first.stop()
     breakable.kill([1])
     breakable.pause([2])

@@ -119,6 +119,7 @@ def test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decide
     query.wait_rows(20)
     ids = tmp_path / "state" / "ids"
     eventually(lambda: any(topic_name in file.read_text() for file in ids.glob("*.json")), 30, "the topic's id, kept")
+    query.wait_committed()
     query.stop()
     breakable.delete_topic(topic_name)
     breakable.create_topic(topic_name, assignment=replicas((1, 2)))

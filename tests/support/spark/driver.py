@@ -83,7 +83,7 @@ class SparkDriver:
         self._started += 1
         name = f"query-{self._started}"
         checkpoint = checkpoint or self.folder / name
-        query = Query(self, name, self.folder / f"{name}.rows")
+        query = Query(self, name, self.folder / f"{name}.rows", checkpoint)
         self.ask(
             "start",
             name=name,
@@ -189,10 +189,11 @@ def _is_daemon(pid: int) -> bool:
 class Query:
     """A running query and the rows it delivered, batch by batch."""
 
-    def __init__(self, driver: SparkDriver, name: str, file: Path) -> None:
+    def __init__(self, driver: SparkDriver, name: str, file: Path, checkpoint: Path) -> None:
         self._driver = driver
         self._name = name
         self.file = file
+        self._checkpoint = checkpoint
         self._read = 0
         self._rest = ""
         self._begun = -1
@@ -254,6 +255,11 @@ class Query:
     def wait_rows(self, count: int, deadline_seconds: float = ROW_SECONDS) -> None:
         """Wait until so many rows came."""
         self.wait_until(lambda: self.count() >= count, f"row {count}", deadline_seconds)
+
+    def wait_committed(self) -> None:
+        """Wait until Spark has noted its last delivered batch as done; one that is not is delivered again after a restart."""
+        newest = self._checkpoint / "commits" / str(max(self.batches()))
+        self.wait_until(newest.exists, f"the commit of batch {newest.name}")
 
     def assert_alive(self) -> None:
         """Fail unless it is still active."""
