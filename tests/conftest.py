@@ -2,17 +2,24 @@
 is skipped that could run."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from discovery.core.errors import BUG_PHRASE
 from tests.support import leftovers, skips, times
 from tests.support.helpers import eventually
 from tests.support.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
+
+# No test has a deadline: a full machine is no defect. `make test-long` asks for the second profile.
+settings.register_profile("quick", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 __all__ = ["kafka_cluster", "kafka_factory", "topic_name"]
 
