@@ -108,9 +108,9 @@ generate: setup ## Write rules, dashboards and manifests of deploy/ and the page
 	@for page in configuration client_options source_options sink_options openapi; do $(BIN)/python -m docs.generate.$$page; done
 	$(BIN)/python -m tests.support.acceptance
 
-# A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest come
-# first; what is in no list belongs to test-kafka or test-source.
-SUITES := test-faults test-source test-kafka test-contract test-jobs test-service test-page
+# A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. In this order one
+# that Spark keeps busy mostly runs beside one that waits for brokers; what is in no list belongs to test-kafka or test-source.
+SUITES := test-faults test-kafka test-contract test-source test-service test-jobs test-page
 FAULTS := $(patsubst %,tests/spark/test_%.py,chaos_joint cut endpoint faults_addresses faults_brokers faults_topics \
   rescue source_faults standalone)
 JOBS := $(patsubst %,tests/integration/test_%.py,demo run_process) \
