@@ -136,10 +136,11 @@ def _one(error: ErrorDetails, said: Mapping[Where, Said]) -> str:
             return str(error["ctx"]["error"])
     leaf = one is not None and where in said and shown(name, one.value) != MASK
     value = f" {said[where].value!r}:" if leaf else ""
-    return f"{name}{origin}:{value} {_expected(error)}"
+    return f"{name}{origin}:{value} {expected(error)}"
 
 
-def _expected(error: ErrorDetails) -> str:
+def expected(error: ErrorDetails) -> str:
+    """Return what pydantic would have accepted, in a user's words."""
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     text = error["msg"]

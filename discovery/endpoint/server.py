@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -226,11 +227,11 @@ class Endpoint:
         for pipe in [pipe for pipe in self._pipes if pipe.address == address]:
             pipe.close()
 
-    def _turn_away(self, reason: str, **facts: object) -> None:
+    def _turn_away(self, reason: str, **facts: Any) -> None:
         self.counts.turned_away[reason] += 1
         self._complain("client_turned_away", reason=reason, total=self.counts.turned_away[reason], **facts)
 
-    def _complain(self, event: str, **facts: object) -> None:
+    def _complain(self, event: str, **facts: Any) -> None:
         """Log at most one line in ten seconds: clients try again many times a second."""
         now = time.monotonic()
         if now - self._complained_at >= _COMPLAIN_SECONDS:

@@ -13,13 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route as AsgiRoute
 from starlette.types import ASGIApp, Scope
 
-from discovery.core.errors import BUG_PHRASE
+from discovery.core.errors import BUG_PHRASE, ConfigError
 from discovery.service.api.handlers import Api
 from discovery.service.api.openapi import description
-from discovery.service.api.operations import table
 from discovery.service.api.responses import ApiError, answer, refusal
-from discovery.service.api.routes import Call, Route
-from discovery.service.consumers import BadReportError, ConflictError
+from discovery.service.api.routes import Call, Route, routes_of
+from discovery.service.consumers import ConflictError
 from discovery.service.health import Check, live, ready
 from discovery.service.hub import TooManyWaitersError
 from discovery.service.limits import BodyLimit, BodyTooLargeError, Guard
@@ -27,7 +26,7 @@ from discovery.service.page import page
 from discovery.service.service import Service
 
 _SCOPED = "/v1/clusters/{cluster}/"
-_STATUSES = {BadReportError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
+_STATUSES = {ConfigError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
 _FOLD_SECONDS = 10.0
 _log = structlog.get_logger("discovery.service")
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -38,7 +37,7 @@ def api_app(service: Service) -> ASGIApp:
 
     Runs: once per process.
     """
-    routes = table(Api(service))
+    api, routes = Api(service), routes_of(Api)
     document = description(routes)
 
     async def openapi(_: Request) -> Response:
@@ -49,7 +48,7 @@ def api_app(service: Service) -> ASGIApp:
 
     asgi = [AsgiRoute("/", index, methods=["GET"]), AsgiRoute("/openapi.json", openapi, methods=["GET"])]
     for route in routes:
-        endpoint = _endpoint(service, route)
+        endpoint = _endpoint(service, api, route)
         path = re.sub(r"\{(id|group)\}", r"{\1:path}", route.path)  # these names may hold a slash
         asgi.append(AsgiRoute(path, endpoint, methods=[route.method]))
         if route.path.startswith(_SCOPED):
@@ -108,9 +107,9 @@ class Refusals:
             )
 
 
-def _endpoint(service: Service, route: Route) -> _Endpoint:
+def _endpoint(service: Service, api: Api, route: Route) -> _Endpoint:
     async def endpoint(request: Request) -> Response:
-        response = await _guarded(Call(request, route))
+        response = await _guarded(Call(request, route), api)
         key = (f"{route.method} {route.path}", str(response.status_code))
         service.requests[key] = service.requests.get(key, 0) + 1
         return response
@@ -118,14 +117,13 @@ def _endpoint(service: Service, route: Route) -> _Endpoint:
     return endpoint
 
 
-async def _guarded(call: Call) -> Response:
+async def _guarded(call: Call, api: Api) -> Response:
     """Answer every deliberate error as one line; an unexpected one under the phrase that tests look for."""
     try:
-        call.check()
-        return await call.route.handler(call)
+        return await call.answer(api)
     except ApiError as error:
         return refusal(error.status, str(error))
-    except (BadReportError, ConflictError, TooManyWaitersError, BodyTooLargeError) as error:
+    except (ConfigError, ConflictError, TooManyWaitersError, BodyTooLargeError) as error:
         return refusal(_STATUSES[type(error)], str(error))
     except ClientDisconnect:
         return refusal(400, "the request was not sent to its end")

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from discovery.core.errors import DiscoveryError
-from discovery.core.model import BrokerAddress, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.model import BrokerAddress, Isolation, TopicPartition
+from discovery.feed.wire import flat
+from discovery.service.api.models import Report
 
-KINDS = ("spark", "cli", "unknown")
 _MOST = 10_000
-_LONGEST = 200
 _MOST_ENTRIES = 1_000_000
 """Positions, parked partitions and addresses of all consumers together: what bounds the memory of their reports."""
 _LEASE_SECONDS = 10.0
@@ -18,10 +17,6 @@ _LEASE_SECONDS = 10.0
 
 class ConflictError(DiscoveryError):
     """Another living process uses this consumer id."""
-
-
-class BadReportError(DiscoveryError):
-    """A report that cannot be understood; says which field and what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,70 +112,22 @@ class Registry:
         self._entries -= self._consumers.pop(consumer_id).entries
 
 
-def parse_report(consumer_id: str, raw: object, *, cluster: str, now: float) -> Consumer:
-    """Read a report as JSON brought it.
-
-    Raises:
-        BadReportError: names the field and what was expected.
+def consumer_of(consumer_id: str, report: Report, *, cluster: str, now: float) -> Consumer:
+    """Return who reported what at monotonic second `now`.
 
     Runs: anywhere (pure).
     """
-    if len(consumer_id) > _LONGEST:
-        raise BadReportError(f"id: it has {len(consumer_id)} characters; at most {_LONGEST} are kept")
-    if not isinstance(raw, dict):
-        raise BadReportError('the body must be a JSON object like {"instance": "…", "acked_generation": 3}')
-    known = {"instance", "cluster", "kind", "acked_generation", "positions", "parked", "bootstrap_servers"}
-    known |= {"isolation_level", "replaces", "fallback"}
-    unknown = sorted(set(raw) - known)
-    if unknown:
-        raise BadReportError(f"{unknown[0]}: unknown field; known are {', '.join(sorted(known))}")
-    isolation = _text(raw, "isolation_level", "read_uncommitted")
-    if isolation not in {"read_uncommitted", "read_committed"}:
-        raise BadReportError(f"isolation_level: {isolation!r} is neither read_uncommitted nor read_committed")
     return Consumer(
         id=consumer_id,
-        instance=_text(raw, "instance", ""),
+        instance=report.instance,
         cluster=cluster,
-        kind=_text(raw, "kind", "unknown"),
-        acked_generation=_number("acked_generation", raw.get("acked_generation", 0)),
-        replaces=_text(raw, "replaces", ""),
+        kind=report.kind,
+        acked_generation=report.acked_generation,
+        replaces=report.replaces,
         heard_at=now,
-        committed_only=isolation == "read_committed",
-        positions={tp: _number(f"positions.{tp}", value) for tp, value in _by_partition(raw, "positions").items()},
-        parked={tp: str(value)[:_LONGEST] for tp, value in _by_partition(raw, "parked").items()},
-        bootstrap_servers=_addresses(raw.get("bootstrap_servers", [])),
-        fallback=_text(raw, "fallback", ""),
+        committed_only=report.isolation_level == Isolation.READ_COMMITTED.value,
+        positions=flat(report.positions),
+        parked=flat(report.parked),
+        bootstrap_servers=report.addresses,
+        fallback=report.fallback,
     )
-
-
-def _text(raw: Mapping[str, Any], name: str, default: str) -> str:
-    value = raw.get(name, default)
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        raise BadReportError(f"{name}: it must be text of at most {_LONGEST} characters")
-    return value
-
-
-def _number(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise BadReportError(f"{name}: it must be a whole number of 0 or more")
-    return value
-
-
-def _by_partition(raw: Mapping[str, Any], name: str) -> dict[TopicPartition, Any]:
-    """Read `{"topic": {"0": value}}`, the shape of Spark's offsets."""
-    found: dict[TopicPartition, Any] = {}
-    topics = raw.get(name, {})
-    for topic, partitions in topics.items() if isinstance(topics, dict) else [("", None)]:
-        if not isinstance(partitions, dict) or not all(p.isascii() and p.isdigit() for p in partitions):
-            raise BadReportError(f'{name}: it must look like {{"topic": {{"0": …}}}}')
-        found |= {TopicPartition(TopicName(topic), int(p)): value for p, value in partitions.items()}
-    return found
-
-
-def _addresses(raw: object) -> tuple[BrokerAddress, ...]:
-    if not isinstance(raw, list) or not all(isinstance(one, str) for one in raw):
-        raise BadReportError('bootstrap_servers: it must be a list like ["b1:9092"]')
-    try:
-        return parse_bootstrap_servers(",".join(raw), option="bootstrap_servers") if raw else ()
-    except DiscoveryError as error:
-        raise BadReportError(str(error)) from error

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -115,7 +116,7 @@ class Listener:
         self.evicted += 1
         return True
 
-    def _complain(self, event: str, **facts: object) -> None:
+    def _complain(self, event: str, **facts: Any) -> None:
         """Log at most one line in ten seconds: whoever floods us would flood the log too."""
         now = time.monotonic()
         if now - self._complained_at >= _COMPLAIN_SECONDS:

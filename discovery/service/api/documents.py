@@ -2,21 +2,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from discovery.core.model import BrokerAddress, TopicMetadata, TopicName, Verdict
 from discovery.core.state import AddressState
 from discovery.core.verdict import WRONG
 from discovery.feed.base import AddressReport, FeedView
 from discovery.feed.wire import report_document
+from discovery.service.api.models import Condition
 from discovery.service.cluster import Cluster, Shown
 from discovery.service.consumers import Consumer
 
-CONDITIONS = ("healthy", "quarantined", "rejected", "unasked")
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 _UNASKED = AddressState()
 
 
-def condition(verdict: Verdict | None) -> str:
+def condition(verdict: Verdict | None) -> Condition:
     """Return in one word how clients should treat an address.
 
     Runs: anywhere (pure).

@@ -3,18 +3,19 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
 
-from discovery.config.logs import LEVELS, current_level, set_level
+from discovery.config.logs import current_level, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.core.interest import Interest
-from discovery.core.model import BrokerId, Isolation, TopicName, TopicPartition
+from discovery.core.model import Isolation, TopicName
 from discovery.core.prediction.removal import judge, parse_broker_ids, verify
 from discovery.core.prediction.removal_report import removal_document
-from discovery.feed.wire import Position, nested
+from discovery.feed.wire import Position, flat, nested
+from discovery.service.api import models
 from discovery.service.api.documents import (
     brokers_document,
     consumer_document,
@@ -24,19 +25,16 @@ from discovery.service.api.documents import (
 )
 from discovery.service.api.patterns import is_cheap
 from discovery.service.api.responses import ApiError, answer, etag, freshness
-from discovery.service.api.routes import Call
+from discovery.service.api.routes import Call, route
 from discovery.service.cluster import Shown
-from discovery.service.consumers import parse_report
+from discovery.service.consumers import consumer_of
 from discovery.service.hub import Hub
 from discovery.service.service import Service
 
 _T = TypeVar("_T")
-_WAIT_SECONDS = 30.0
 _ASK_SECONDS = 10.0
 _FIRST_SECONDS = 1.0
-_EVENTS = 100
-_EARLIEST, _LATEST = -2, -1
-_DIGITS = 10
+_C = "/v1/clusters/{cluster}"
 
 
 class Api:
@@ -46,143 +44,140 @@ class Api:
         """Answer for this service."""
         self._service = service
 
+    @route("GET", "/v1/clusters", models.Clusters)
     async def clusters(self, _: Call) -> Response:
-        """List the clusters."""
+        """List the followed clusters and how they are doing."""
         return answer({"clusters": [self._status(hub) for hub in self._service.hubs.values()]})
 
+    @route("GET", f"{_C}/snapshot", models.Snapshot, 304, 503)
     async def snapshot(self, call: Call) -> Response:
-        """Return the agreed view, or 304 where the caller has it."""
+        """Return the agreed view: brokers, topics, partitions, leaders."""
         hub, shown = await self._fresh(call)
         return self._snapshot(call, hub, shown)
 
-    async def watch(self, call: Call) -> Response:
-        """Return the agreed view once its generation differs from the caller's; 304 after the wait."""
+    @route("GET", f"{_C}/watch", models.Snapshot, 304, 503)
+    async def watch(self, call: Call, query: models.WatchQuery) -> Response:
+        """Return the agreed view once its generation is another than the caller's; 304 after the wait."""
         hub = self._service.hub(call.cluster)
-        epoch, generation = call.text("epoch"), call.number("generation", -1)
-        shown = await hub.wait_generation(generation, epoch, call.duration("wait", _WAIT_SECONDS))
-        if shown is None:
-            raise ApiError(503, "the loop was not started yet; try again")
+        generation = -1 if query.generation is None else query.generation
+        shown = _started(await hub.wait_generation(generation, query.epoch, query.wait))
         tag = etag(hub.cluster.epoch, shown.view.generation)
-        if shown.view.generation == generation and epoch in (None, hub.cluster.epoch):
+        if shown.view.generation == generation and query.epoch in (None, hub.cluster.epoch):
             return Response(status_code=304, headers={"ETag": tag, **freshness(shown.view)})
         return self._snapshot_body(hub, shown, tag)
 
-    async def follow(self, call: Call) -> Response:
-        """Return what changed since the caller's version, offsets included."""
+    @route("GET", f"{_C}/follow", models.Follow, 503)
+    async def follow(self, call: Call, query: models.FollowQuery) -> Response:
+        """Return what changed since the caller's version: offsets, verdicts, leaders; all where it has none."""
         hub = self._service.hub(call.cluster)
-        held = Position(epoch=call.text("epoch") or "", version=call.number("version", 0))
-        interest, key = _interest(call.text("topics"), call.text("pattern"))
-        isolation = _isolation(call.text("isolation")) if call.text("isolation") else None
+        held = Position(epoch=query.epoch or "", version=query.version)
+        interest, key = _interest(query.topics, query.pattern)
+        isolation = Isolation(query.isolation) if query.isolation else None
         if hub.cluster.followed(interest, isolation) and (shown := hub.shown()) is not None and shown.view.generation:
             # Ends were asked for seldom until now; a reader that begins at "latest" must not begin before it.
             with contextlib.suppress(ApiError):
                 await self._refresh(hub, _FIRST_SECONDS)
-        view = await hub.wait_version(held, call.duration("wait", _WAIT_SECONDS))
+        view = await hub.wait_version(held, query.wait)
         if view is None:
             raise ApiError(503, "the loop has shown nothing yet; try again")
         shown = hub.shown()
         return answer(hub.follow_bytes(view, held, interest, key), headers=freshness(shown.view if shown else view))
 
+    @route("GET", f"{_C}/bootstrap", str, 503, media_type="text/plain")
     async def bootstrap(self, call: Call) -> Response:
-        """Return the vetted list as text, ready for a client's option."""
+        """Return the vetted brokers as a client takes them: host:port,host:port."""
         _, shown = await self._fresh(call)
         if not shown.view.bootstrap:
             raise ApiError(503, f"no broker is known to be alive: {shown.view.sentence}")
         text = ",".join(map(str, shown.view.bootstrap)) + "\n"
         return PlainTextResponse(text, headers=freshness(shown.view))
 
+    @route("GET", f"{_C}/brokers", models.Brokers, 503)
     async def brokers(self, call: Call) -> Response:
-        """Return every address and what is thought of it."""
+        """Return every address: alive, quarantined or rejected, why and since when."""
         hub, shown = await self._fresh(call)
         return answer(brokers_document(hub.cluster, shown), headers=freshness(shown.view))
 
+    @route("GET", f"{_C}/topics/{{topic}}", models.Topic, 503)
     async def topic(self, call: Call) -> Response:
-        """Return one topic."""
+        """Return one topic: partitions, leaders, offsets, which are parked and why."""
         hub, shown = await self._fresh(call)
         document = topic_document(hub.cluster, shown, TopicName(call.path("topic")))
         if document is None:
             raise ApiError(404, f"topic {call.path('topic')[:100]!r} is not known in this cluster, or not followed")
         return answer(document, headers=freshness(shown.view))
 
+    @route("GET", f"{_C}/status", models.Status, 503)
     async def status(self, call: Call) -> Response:
-        """Return how the cluster is doing."""
+        """Return how the cluster is doing, in numbers and one sentence."""
         hub = self._service.hub(call.cluster)
-        shown = hub.shown()
-        if shown is None:
-            raise ApiError(503, "the loop was not started yet; try again")
-        return answer(self._status(hub), headers=freshness(shown.view))
+        return answer(self._status(hub), headers=freshness(_started(hub.shown()).view))
 
-    async def events(self, call: Call) -> Response:
-        """Return what happened lately."""
+    @route("GET", f"{_C}/events", models.Events)
+    async def events(self, call: Call, query: models.EventsQuery) -> Response:
+        """Return what happened lately, oldest first."""
         hub = self._service.hub(call.cluster)
-        found = hub.cluster.timeline.since(call.number("since", 0), limit=call.number("limit", _EVENTS) or 1)
+        found = hub.cluster.timeline.since(query.since, limit=query.limit or 1)
         return answer({"cluster": hub.cluster.name, "events": [one.document() for one in found]})
 
-    async def refresh(self, call: Call) -> Response:
-        """Ask Kafka now; all that ask at the same time share one question."""
+    @route("POST", f"{_C}/refresh", models.Status, 503)
+    async def refresh(self, call: Call, query: models.AskQuery) -> Response:
+        """Ask Kafka now; callers at the same time share one question."""
         hub = self._service.hub(call.cluster)
-        await self._refresh(hub, call.duration("timeout", _ASK_SECONDS))
+        await self._refresh(hub, query.timeout)
         return answer(self._status(hub))
 
-    async def resolve(self, call: Call) -> Response:
-        """Turn earliest, latest or timestamps into offsets."""
+    @route("POST", f"{_C}/resolve", models.Offsets, 503)
+    async def resolve(self, call: Call, query: models.ResolveQuery, body: models.Wanted) -> Response:
+        """Look up offsets for earliest, latest or timestamps."""
         hub = self._service.hub(call.cluster)
-        body = await call.body()
-        wanted, by_timestamp = _wanted(body)
-        isolation = _isolation(call.text("isolation"))
-        timeout = call.duration("timeout", _ASK_SECONDS)
-        feed = hub.cluster.feed
-        if feed is None:
-            raise ApiError(503, "the loop was not started yet; try again")
+        feed = _started(hub.cluster.feed)
         reported = await self._ask(
-            hub, lambda: feed.resolve(wanted, timeout_seconds=timeout, by_timestamp=by_timestamp, isolation=isolation)
+            hub,
+            lambda: feed.resolve(
+                flat(body.timestamps or body.offsets),
+                timeout_seconds=query.timeout,
+                by_timestamp="timestamps" in body.model_fields_set,
+                isolation=Isolation(query.isolation),
+            ),
         )
         return answer({"offsets": nested(reported)})
 
-    async def group(self, call: Call) -> Response:
-        """Return a consumer group's committed offsets on the followed partitions."""
+    @route("GET", f"{_C}/groups/{{group}}", models.Offsets, 503)
+    async def group(self, call: Call, query: models.GroupQuery) -> Response:
+        """Return a group's committed offsets on the followed partitions."""
         hub = self._service.hub(call.cluster)
-        shown, feed = hub.shown(), hub.cluster.feed
-        if feed is None or shown is None:
-            raise ApiError(503, "the loop was not started yet; try again")
-        interest, _ = _interest(call.text("topics"), None)
+        shown, feed = _started(hub.shown()), _started(hub.cluster.feed)
+        interest, _ = _interest(query.topics, None)
         partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
-        timeout = call.duration("timeout", _ASK_SECONDS)
-        reported = await self._ask(hub, lambda: feed.committed(call.path("group"), partitions, timeout_seconds=timeout))
-        return answer({"group": call.path("group"), "offsets": nested(reported)})
+        group = call.path("group")
+        reported = await self._ask(hub, lambda: feed.committed(group, partitions, timeout_seconds=query.timeout))
+        return answer({"group": group, "offsets": nested(reported)})
 
-    async def put_group(self, call: Call) -> Response:
-        """Set a consumer group's committed offsets."""
+    @route("PUT", f"{_C}/groups/{{group}}", models.Offsets, 503)
+    async def put_group(self, call: Call, query: models.AskQuery, body: models.Commit) -> Response:
+        """Set a group's committed offsets; refused while the group has members."""
         hub = self._service.hub(call.cluster)
-        feed = hub.cluster.feed
-        body = await call.body()
-        hint = 'write {"offsets": {"topic": {"0": 42}}}'
-        if not isinstance(body, dict) or set(body) != {"offsets"}:
-            raise ApiError(400, hint)
-        offsets = _by_partition(body["offsets"], lambda value: 0 <= value < 2**63, hint)
-        if feed is None:
-            raise ApiError(503, "the loop was not started yet; try again")
-        timeout = call.duration("timeout", _ASK_SECONDS)
-        await self._ask(hub, lambda: feed.commit_offsets(call.path("group"), offsets, timeout_seconds=timeout))
-        return answer({"group": call.path("group"), "offsets": nested(offsets)})
+        feed, group, offsets = _started(hub.cluster.feed), call.path("group"), flat(body.offsets)
+        await self._ask(hub, lambda: feed.commit_offsets(group, offsets, timeout_seconds=query.timeout))
+        return answer({"group": group, "offsets": nested(offsets)})
 
-    async def removal(self, call: Call) -> Response:
-        """Say whether brokers may be removed, or with `verify` whether they are."""
+    @route("GET", f"{_C}/removal", models.Removal, 503)
+    async def removal(self, call: Call, query: models.RemovalQuery) -> Response:
+        """Judge whether these brokers may be removed, with reasons and the commands that lead on."""
         hub = self._service.hub(call.cluster)
-        leaving, temporary, verifies = _broker_ids(call.text("brokers")), call.flag("temporary"), call.flag("verify")
-        timeout = call.duration("timeout", _ASK_SECONDS)
-        feed = hub.cluster.feed
-        if feed is None:
-            raise ApiError(503, "the loop was not started yet; try again")
+        leaving = parse_broker_ids(query.brokers)
+        feed = _started(hub.cluster.feed)
         now = self._service.clock.monotonic()
         lists = {f"consumer {c.id}": c.bootstrap_servers for c in self._service.registry.all(now, hub.cluster.name)}
         lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
-        facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=timeout, lists=lists))
-        found = verify(facts, leaving) if verifies else judge(facts, leaving, temporary=temporary)
-        return answer(removal_document(found, facts, temporary=temporary, verified=verifies))
+        facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=query.timeout, lists=lists))
+        found = verify(facts, leaving) if query.verify else judge(facts, leaving, temporary=query.temporary)
+        return answer(removal_document(found, facts, temporary=query.temporary, verified=query.verify))
 
+    @route("GET", "/v1/consumers", models.Consumers)
     async def consumers(self, _: Call) -> Response:
-        """List consumers with lag, acknowledged generation, and dead addresses they still list."""
+        """List who uses this service: lag, what each applied, dead brokers each still lists."""
         now = self._service.clock.monotonic()
         return answer(
             {
@@ -192,6 +187,7 @@ class Api:
             }
         )
 
+    @route("GET", "/v1/consumers/{id}", models.ConsumerState)
     async def consumer(self, call: Call) -> Response:
         """Return one consumer."""
         now = self._service.clock.monotonic()
@@ -200,41 +196,42 @@ class Api:
             raise ApiError(404, f"consumer {call.path('id')[:100]!r} has not reported lately")
         return answer(consumer_document(found, self._view(found.cluster), now=now))
 
-    async def put_consumer(self, call: Call) -> Response:
-        """Take a consumer's report."""
-        raw = await call.body()
-        named = raw.get("cluster", "default") if isinstance(raw, dict) else "default"
-        hub = self._service.hub(named if isinstance(named, str) else "")
+    @route("PUT", "/v1/consumers/{id}", models.ConsumerState, 409)
+    async def put_consumer(self, call: Call, body: models.Report) -> Response:
+        """Take a consumer's report, which also says it lives (kinds in use: spark, cli, unknown)."""
+        if len(call.path("id")) > models.LONGEST_TEXT:
+            raise ApiError(400, f"id: it has {len(call.path('id'))} characters; at most {models.LONGEST_TEXT} are kept")
+        hub = self._service.hub(body.cluster)
         now = self._service.clock.monotonic()
-        consumer = parse_report(call.path("id"), raw, cluster=hub.cluster.name, now=now)
+        consumer = consumer_of(call.path("id"), body, cluster=hub.cluster.name, now=now)
         self._service.registry.put(consumer)
         shown = hub.shown()
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
-    async def drop_consumer(self, call: Call) -> Response:
+    @route("DELETE", "/v1/consumers/{id}")
+    async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
         """Forget a consumer that unregisters, or that an operator does not want to see any more."""
-        self._service.registry.drop(call.path("id"), call.text("instance"))
+        self._service.registry.drop(call.path("id"), query.instance)
         return Response(status_code=204)
 
+    @route("POST", "/-/reload", models.Reloaded, 409)
     async def reload(self, _: Call) -> Response:
-        """Read the configuration again."""
+        """Read the configuration again; a wrong one changes nothing."""
         try:
             await self._service.reload()
         except (DiscoveryError, OSError) as error:
             raise ApiError(409, f"kept the old configuration: {error}") from error
         return answer({"ok": True, "clusters": sorted(self._service.hubs)})
 
+    @route("GET", "/v1/loglevel", models.LoggedLevel)
     async def loglevel(self, _: Call) -> Response:
-        """Return the least level that is written, and the one of the configuration."""
+        """Return the least level that is logged."""
         return self._loglevel()
 
-    async def put_loglevel(self, call: Call) -> Response:
-        """Write more or less, until the configuration says otherwise or the service restarts."""
-        body = await call.body()
-        level = body.get("level") if isinstance(body, dict) and set(body) == {"level"} else None
-        if level not in LEVELS:
-            raise ApiError(400, f'write {{"level": "debug"}}; there are {", ".join(LEVELS)}')
-        set_level(level)
+    @route("PUT", "/v1/loglevel", models.LoggedLevel)
+    async def put_loglevel(self, _: Call, body: models.SetLogLevel) -> Response:
+        """Log more or less, until the configuration changes it or the service restarts."""
+        set_level(body.level)
         return self._loglevel()
 
     def _loglevel(self) -> Response:
@@ -262,14 +259,10 @@ class Api:
                 if "stale-if-error" not in wishes or age > wishes["stale-if-error"]:
                     raise
             shown = hub.shown()
-        if shown is None:
-            raise ApiError(503, "the loop was not started yet; try again")
-        return hub, shown
+        return hub, _started(shown)
 
     async def _refresh(self, hub: Hub, timeout_seconds: float) -> None:
-        feed = hub.cluster.feed
-        if feed is None:
-            raise ApiError(503, "the loop was not started yet; try again")
+        feed = _started(hub.cluster.feed)
         try:
             await asyncio.wait_for(
                 self._service.refreshes.run(hub.cluster.name, lambda: feed.refresh(timeout_seconds)),
@@ -311,59 +304,21 @@ def _cache_control(text: str) -> dict[str, float]:
     return found
 
 
-def _interest(topics: str | None, pattern: str | None) -> tuple[Interest | None, object]:
+def _interest(topics: str, pattern: str | None) -> tuple[Interest | None, object]:
     """Return whose partitions are wanted, and a key that is equal for equal wishes."""
     try:
         if pattern is not None:
             interest = Interest(pattern=pattern)
             # What is too dear to be matched here is matched by the follower: it gets all there is.
             return (interest, (None, pattern)) if is_cheap(pattern) else (None, None)
-        names = tuple(sorted({TopicName(one.strip()) for one in (topics or "").split(",") if one.strip()}))
+        names = tuple(sorted({TopicName(one.strip()) for one in topics.split(",") if one.strip()}))
         return (Interest(topics=names), (names, None)) if names else (None, None)
     except ConfigError as error:
         raise ApiError(400, f"pattern: {error}") from error
 
 
-def _broker_ids(text: str | None) -> frozenset[BrokerId]:
-    try:
-        return parse_broker_ids(text or "")
-    except ConfigError as error:
-        raise ApiError(400, str(error)) from None
-
-
-def _wanted(body: object) -> tuple[dict[TopicPartition, int], bool]:
-    """Read `{"offsets": {"topic": {"0": -2}}}`, or `"timestamps"` in its place."""
-    hint = 'write {"offsets": {"topic": {"0": -2}}} (-2 earliest, -1 latest) or {"timestamps": {"topic": {"0": 1700…}}}'
-    if not isinstance(body, dict) or len(set(body) & {"offsets", "timestamps"}) != 1 or len(body) != 1:
-        raise ApiError(400, hint)
-    by_timestamp = "timestamps" in body
-    if by_timestamp:
-        return _by_partition(body["timestamps"], lambda value: 0 <= value < 2**53, hint), True
-    return _by_partition(body["offsets"], lambda value: value in {_EARLIEST, _LATEST}, hint), False
-
-
-def _by_partition(raw: object, is_sound: Callable[[int], bool], hint: str) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for topic, partitions in _pairs(raw, hint):
-        for partition, value in _pairs(partitions, hint):
-            if not (partition.isascii() and partition.isdigit() and len(partition) < _DIGITS):
-                raise ApiError(400, hint)
-            if type(value) is not int or not is_sound(value):
-                raise ApiError(400, hint)
-            found[TopicPartition(TopicName(topic), int(partition))] = value
+def _started(found: _T | None) -> _T:
+    """Return what a loop has made."""
+    if found is None:
+        raise ApiError(503, "the loop was not started yet; try again")
     return found
-
-
-def _pairs(raw: object, hint: str) -> Iterable[tuple[str, Any]]:
-    if not isinstance(raw, dict):
-        raise ApiError(400, hint)
-    return raw.items()
-
-
-def _isolation(text: str | None) -> Isolation:
-    try:
-        return Isolation(text or "read_uncommitted")
-    except ValueError:
-        raise ApiError(
-            400, f"isolation: {(text or '')[:50]!r} is neither read_uncommitted nor read_committed"
-        ) from None

@@ -1,32 +1,21 @@
-"""The routes of the API as a table: the router, the description and its page are made from it."""
+"""The routes of the API: declared at their handlers; router, validation and description are made from them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request
 from starlette.responses import Response
 
-from discovery.config.durations import seconds
+from discovery.config.provenance import expected
+from discovery.service.api.models import Body, Query
 from discovery.service.api.responses import ApiError
 
-Handler = Callable[["Call"], Awaitable[Response]]
-Schema = dict[str, Any]
-STRING: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
-DURATION: Schema = {"type": "string", "pattern": r"^\d+(\.\d+)?(ms|s|m|h)?$", "examples": ["30s"]}
-_MAX_SECONDS = 60.0
-_DIGITS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One parameter of a query."""
-
-    name: str
-    schema: Schema
-    meaning: str
-    required: bool = False
+_MODEL = TypeVar("_MODEL", bound=BaseModel)
+_HANDLER = TypeVar("_HANDLER", bound=Callable[..., Awaitable[Response]])
+_LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +25,56 @@ class Route:
     method: str
     path: str
     """`{cluster}` in it: a shorter path without `/clusters/{cluster}` answers for the only cluster."""
-    handler: Handler
+    name: str
+    """Its handler's."""
     summary: str
-    parameters: tuple[Parameter, ...] = ()
-    body: Schema | None = None
-    response: Schema = field(default_factory=lambda: {"type": "object"})
-    media_type: str = "application/json"
-    statuses: tuple[int, ...] = (200,)
+    query: type[Query]
+    body: type[Body] | None
+    response: Any
+    media_type: str
+    statuses: tuple[int, ...]
     """Besides 400, 401, 404 and 421, which any may return, and 403 of those that change something."""
+
+
+def route(
+    method: str, path: str, response: Any = None, *others: int, media_type: str = "application/json"
+) -> Callable[[_HANDLER], _HANDLER]:
+    """Declare a handler's route; what it takes are its parameters `query` and `body`, validated by their models.
+
+    Args:
+        method: Of HTTP.
+        path: With names in braces.
+        response: The shape of what it returns with status 200; None: it answers 204.
+        others: What it may answer besides.
+        media_type: Of what it returns.
+    """
+
+    def declare(handler: _HANDLER) -> _HANDLER:
+        takes = get_type_hints(handler)
+        handler.route = Route(  # type: ignore[attr-defined]
+            method=method,
+            path=path,
+            name=handler.__name__,
+            summary=(handler.__doc__ or "").partition("\n")[0].removesuffix("."),
+            query=takes.get("query", Query),
+            body=takes.get("body"),
+            response=response,
+            media_type=media_type,
+            statuses=(200 if response is not None else 204, *others),
+        )
+        return handler
+
+    return declare
+
+
+def routes_of(api: type) -> tuple[Route, ...]:
+    """Return what the handlers of a class declare."""
+    return tuple(one.route for one in vars(api).values() if hasattr(one, "route"))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request and the route it took; reads parameters, complaining in one line."""
+    """One request and the route it took."""
 
     request: Request
     route: Route
@@ -62,73 +88,49 @@ class Call:
         """Return a part of the path."""
         return str(self.request.path_params[name])
 
-    def text(self, name: str) -> str | None:
-        """Return a parameter, or None where it is not given.
+    async def answer(self, api: object) -> Response:
+        """Let the route's handler answer what was validated.
 
         Raises:
-            ApiError: 400, it is given more than once.
+            ApiError: 400, a parameter or the body is not what the route takes; one line says which.
         """
-        given = self.request.query_params.getlist(name)
-        if len(given) > 1:
-            raise ApiError(400, f"{name}: given {len(given)} times; give it once")
-        return given[0] if given else None
+        query = _query(self.route.query, self.request)
+        taken: dict[str, object] = {} if self.route.query is Query else {"query": query}
+        if (model := self.route.body) is not None:
+            raw = await self.request.body()
+            taken["body"] = _validated(lambda: model.model_validate_json(raw), model, "field")
+        response: Response = await getattr(api, self.route.name)(self, **taken)
+        return response
 
-    def number(self, name: str, default: int) -> int:
-        """Return a whole number of 0 or more.
 
-        Raises:
-            ApiError: 400, it is none.
-        """
-        given = self.text(name)
-        if given is None:
-            return default
-        if not (given.isascii() and given.isdigit() and len(given) < _DIGITS) or int(given) >= 2**63:
-            raise ApiError(400, f"{name}: {given[:50]!r} is not a whole number of 0 or more")
-        return int(given)
+def _query(model: type[Query], request: Request) -> Query:
+    given = request.query_params
+    for name in given:
+        if len(given.getlist(name)) > 1:
+            raise ApiError(400, f"{name[:50]}: given {len(given.getlist(name))} times; give it once")
+    return _validated(lambda: model.model_validate(dict(given)), model, "parameter")
 
-    def flag(self, name: str) -> bool:
-        """Return whether it is said to be true; false where it is not given.
 
-        Raises:
-            ApiError: 400, it is neither true nor false.
-        """
-        given = self.text(name)
-        if given not in {None, "true", "false"}:
-            raise ApiError(400, f"{name}: {(given or '')[:50]!r} is neither true nor false")
-        return given == "true"
+def _validated(validate: Callable[[], _MODEL], model: type[BaseModel], noun: str) -> _MODEL:
+    try:
+        return validate()
+    except ValidationError as error:
+        # A misspelt name first: what it was meant for is missing only because of that.
+        first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        raise ApiError(400, _sentence(first, model, noun)[:_LONGEST_ERROR]) from None
 
-    def duration(self, name: str, default: float) -> float:
-        """Return seconds, at most 60.
 
-        Raises:
-            ApiError: 400, it is no duration.
-        """
-        given = self.text(name)
-        if given is None:
-            return default
-        try:
-            return min(seconds(given), _MAX_SECONDS)
-        except ValueError as error:
-            raise ApiError(400, f"{name}: {given[:50]!r}: {error}") from None
-
-    async def body(self) -> Any:
-        """Return the body as JSON.
-
-        Raises:
-            ApiError: 400, it is not JSON.
-        """
-        try:
-            return await self.request.json()
-        except (ValueError, RecursionError):
-            raise ApiError(400, "the body is not JSON") from None
-
-    def check(self) -> None:
-        """Refuse parameters the route does not know: a misspelt `generation` would not wait.
-
-        Raises:
-            ApiError: 400, names it and those there are.
-        """
-        known = [parameter.name for parameter in self.route.parameters]
-        for name in self.request.query_params:
-            if name not in known:
-                raise ApiError(400, f"{name[:50]}: unknown parameter; known are {', '.join(known) or 'none'}")
+def _sentence(error: ErrorDetails, model: type[BaseModel], noun: str) -> str:
+    name = ".".join(str(part)[:50] for part in error["loc"] if part != "[key]")
+    match error["type"]:
+        case "json_invalid":
+            return "the body is not JSON"
+        case "model_type":
+            return "the body must be a JSON object"
+        case "extra_forbidden":
+            return f"{name}: unknown {noun}; known are {', '.join(sorted(model.model_fields)) or 'none'}"
+        case "missing":
+            return f"{name}: it is missing"
+        case "value_error":
+            return ": ".join(filter(None, (name, str(error["ctx"]["error"]))))
+    return f"{name}: {repr(error['input'])[:50]}: {expected(error)}"

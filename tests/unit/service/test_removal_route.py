@@ -46,7 +46,8 @@ def test_given_nobody_answers_when_asked_then_the_verdict_is_unknown(tmp_path: P
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("", "brokers: name at least one broker id"),
+        ("", "brokers: it is missing"),
+        ("brokers=", "brokers: name at least one broker id"),
         ("brokers=b9", "brokers: 'b9' is no broker id"),
         ("brokers=1&temporary=yes", "temporary: 'yes' is neither true nor false"),
         ("brokers=1&brokers=2", "brokers: given 2 times"),
