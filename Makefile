@@ -106,7 +106,6 @@ tools: build/tools/.ready ## promtool, Prometheus and Alertmanager from Debian, 
 generate: setup ## Write rules, dashboards and manifests of deploy/ and the pages of docs/reference again from the code
 	$(BIN)/python -m deploy.generate
 	@for page in configuration client_options source_options sink_options openapi; do $(BIN)/python -m docs.generate.$$page; done
-	$(BIN)/python -m tests.support.acceptance
 
 # A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. In this order one
 # that Spark keeps busy mostly runs beside one that waits for brokers; what is in no list belongs to test-kafka or test-source.
