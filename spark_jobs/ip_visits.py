@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
+from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
-from discovery.spark.jobs.arguments import Job, Parser, add_common, job_of, seconds
+from discovery.spark.jobs.arguments import Job, Parser, add_common, job_of
 from discovery.spark.jobs.running import run_job, timed
 from discovery.spark.sink import exactly_once
 
@@ -51,13 +52,13 @@ def parse_arguments(arguments: Sequence[str]) -> VisitsOptions:
         "--allowed-lateness", default="1 hour", metavar="TIME", help="how late a visit may come (default: 1 hour)"
     )
     given = parser.parse_args(arguments)
-    window = seconds(given.window, "--window")
+    window = duration_option(given.window, option="--window")
     if window < 1:
         raise ConfigError(f"--window: {given.window!r} is shorter than a second")
     return VisitsOptions(
         job=job_of(given),
         window_seconds=window,
-        allowed_lateness_seconds=seconds(given.allowed_lateness, "--allowed-lateness"),
+        allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
     )
 
 

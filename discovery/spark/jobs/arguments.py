@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
 from discovery.core.model import parse_bootstrap_servers
 
-_UNIT_MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNIT_WORDS = {"millisecond": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
-_DURATION = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -113,7 +111,9 @@ def job_of(given: Namespace) -> Job:
         sink_id=given.sink_id,
         lanes=positive(given.lanes, "--lanes") or 1,
         checkpoint=local_folder(given.checkpoint),
-        trigger_interval_seconds=seconds(given.trigger_interval or "1 second", "--trigger-interval"),
+        trigger_interval_seconds=duration_option(
+            given.trigger_interval or "1 second", option="--trigger-interval", above_zero=False
+        ),
         available_now=given.available_now,
         starting_offsets=given.starting_offsets,
         source_options=pairs(given.source_option, "--source-option"),
@@ -130,15 +130,6 @@ def topic_name(text: str, option: str) -> str:
     if not _TOPIC.fullmatch(text):
         raise ConfigError(f"{option}: {text!r} is not a topic name; letters, digits, '.', '_' and '-', up to 249")
     return text
-
-
-def seconds(text: str, option: str) -> float:
-    """Return the seconds of a duration. Raises ConfigError where it is none."""
-    found = _DURATION.fullmatch(text.lower())
-    unit = found and _UNIT_WORDS.get(found[2].removesuffix("s"), found[2])
-    if not found or unit not in _UNIT_MILLISECONDS:
-        raise ConfigError(f"{option}: {text!r} is not a duration; write for example '500ms', '10 seconds' or '1 day'")
-    return int(found[1]) * _UNIT_MILLISECONDS[unit] / 1_000
 
 
 def positive(text: str | None, option: str) -> int | None:

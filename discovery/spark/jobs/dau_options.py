@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
 from discovery.core.model import parse_bootstrap_servers
-from discovery.spark.jobs.arguments import Parser, local_folder, pairs, positive, seconds, topic_name
+from discovery.spark.jobs.arguments import Parser, local_folder, pairs, positive, topic_name
 from discovery.spark.jobs.dau_store import parse_output
 
 
@@ -64,8 +65,10 @@ def parse_arguments(arguments: Sequence[str]) -> DauOptions:
         topic=topic_name(given.topic, "--topic"),
         output=_output(given),
         checkpoint=local_folder(given.checkpoint),
-        allowed_lateness_seconds=seconds(given.allowed_lateness, "--allowed-lateness"),
-        trigger_interval_seconds=seconds(given.trigger_interval or "1 second", "--trigger-interval"),
+        allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
+        trigger_interval_seconds=duration_option(
+            given.trigger_interval or "1 second", option="--trigger-interval", above_zero=False
+        ),
         available_now=given.available_now,
         starting_offsets=given.starting_offsets,
         max_offsets_per_trigger=positive(given.max_offsets_per_trigger, "--max-offsets-per-trigger"),

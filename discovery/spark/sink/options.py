@@ -9,13 +9,13 @@ from typing import Any
 
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.durations import duration_option
 from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.core.model import BrokerAddress, TopicName, parse_bootstrap_servers
 from discovery.spark.sink.lanes import OnMismatch, default_policy
 from discovery.spark.sink.marker import MAX_LANES
-from discovery.spark.source.options.durations import parse_duration
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 _PREFIX = "__spark_sink."
@@ -167,7 +167,7 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         write_id=given.get("writeId"),
         dead_letter_topic=_dead_letters(given),
         transaction_timeout_seconds=_transaction_timeout(given),
-        startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
+        startup_timeout_seconds=duration_option(given.get("startupTimeout", "10m"), option="startupTimeout"),
         marker_topic=_topic(given, "markerTopic") or SINK_LEDGER_TOPIC,
         discovery_url=_url(given),
         discovery_cluster=given.get("discoveryCluster", "default"),
@@ -297,7 +297,7 @@ def _dead_letters(given: Mapping[str, str]) -> TopicName | None:
 
 def _transaction_timeout(given: Mapping[str, str]) -> float:
     text = given.get("transactionTimeout", "2m")
-    seconds = parse_duration(text, option="transactionTimeout")
+    seconds = duration_option(text, option="transactionTimeout")
     if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
         raise ConfigError(
             f"transactionTimeout: {text!r} is not within 10s..15m; longer than the slowest task, and not above the "

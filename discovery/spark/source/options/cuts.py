@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName
-from discovery.spark.source.options.durations import parse_duration
 
 NAMES = ("cutAfter", "cutLedger", "cutLedgerTopic", "coordinatorHost", "coordinatorPort")
 _LEDGERS = ("file", "kafka")
@@ -48,7 +48,7 @@ def parse_cut_options(given: Mapping[str, str]) -> CutOptions | None:
             "cutLedgerTopic: it has no effect with cutLedger=file; set cutLedger to kafka, or leave it out"
         )
     return CutOptions(
-        after_seconds=parse_duration(given.get("cutAfter", "1s"), option="cutAfter"),
+        after_seconds=duration_option(given.get("cutAfter", "1s"), option="cutAfter"),
         in_kafka=in_kafka,
         topic=_topic(given.get("cutLedgerTopic", CUT_LEDGER_TOPIC)),
         host=_host(given["coordinatorHost"]) if "coordinatorHost" in given else None,

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.durations import duration_option
 from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.feed.base import Interest
 from discovery.spark.source.options import cuts as cut_options
 from discovery.spark.source.options.cuts import CutOptions, parse_cut_options
-from discovery.spark.source.options.durations import parse_duration
 from discovery.spark.source.options.sizes import parse_size
 from discovery.spark.source.planning.bounds import (
     ENDING,
@@ -179,7 +179,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
-        max_trigger_delay_seconds=parse_duration(
+        max_trigger_delay_seconds=duration_option(
             given.get("maxTriggerDelay", "15m"), option="maxTriggerDelay", bare_unit="ms"
         ),
         min_partitions=_optional(given, "minPartitions", _positive),
@@ -188,15 +188,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         restart_recreated=_restarts(given),
         include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
         on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
-        stall_timeout_seconds=parse_duration(given.get("stallTimeout", "2m"), option="stallTimeout"),
-        startup_timeout_seconds=parse_duration(given.get("startupTimeout", "10m"), option="startupTimeout"),
+        stall_timeout_seconds=duration_option(given.get("stallTimeout", "2m"), option="stallTimeout"),
+        startup_timeout_seconds=duration_option(given.get("startupTimeout", "10m"), option="startupTimeout"),
         state_dir=_optional(given, "stateDir", _folder),
         source_id=_optional(given, "sourceId", _name),
         cuts=parse_cut_options(given),
         discovery_url=_optional(given, "discoveryUrl", _url),
         discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
         discovery_files=service_files(given),
-        discovery_max_age_seconds=parse_duration(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
+        discovery_max_age_seconds=duration_option(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
         cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         rack_variable=_rack_variable(given),
