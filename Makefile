@@ -182,6 +182,10 @@ demo-sidecar: setup ## The same incident with jobs that follow a service (4 minu
 chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (9 minutes)
 	$(BIN)/python -m tests.chaos.prediction
 
+.PHONY: test-matrix
+test-matrix: setup ## Other versions of Spark, brokers and Java; cells are kept one by one: CELLS=Brokers/3.7 (an hour; root for Java 21)
+	$(BIN)/python -m tests.matrix $(if $(CELLS),'$(CELLS)')
+
 .PHONY: test-long
 test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
 	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property

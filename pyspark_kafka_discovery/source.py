@@ -45,8 +45,11 @@ _COLUMNS = (
 )
 _SOURCE_MARKS = frozenset({"subscribe", "subscribepattern", "assign"})
 _SINK_MARKS = frozenset({"topic", "sinkid", "writeid", "lanes", "onmismatch", "onbadrecord", "checkpointlocation"})
+_BATCH_MARKS = frozenset({"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"})
+"""Only a batch read has an end: on an older Spark they say what `load()` is for."""
 _OLDEST_SPARK = (4, 2)
-"""Before it a Python source is not asked with limits, nor where a query stands after a restart."""
+"""Before it a streaming source is not asked with limits, nor where a query stands after a restart."""
+_OLDEST_BATCH = (4, 0)
 _FIXED = "schema: the columns of kafka-discovery are fixed; remove .schema(...)"
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -62,7 +65,7 @@ class DefaultSource(DataSource):
         Runs: a short-lived Python process, at `load()`.
         """
         super().__init__(dict(options))
-        check_spark(spark_version)
+        check_spark(spark_version, options)
         self._sink = _is_sink(options)
         self._source = None if self._sink else _parse(options)
 
@@ -99,6 +102,7 @@ class DefaultSource(DataSource):
         """Make the reader of a streaming query; no I/O."""
         from discovery.spark.source.options.parse import check_stream  # noqa: PLC0415 - see the module
 
+        check_spark(spark_version, {})
         refusal = None if schema == self.schema() else _FIXED
         try:
             check_stream(self._parsed)
@@ -136,25 +140,30 @@ class DefaultSource(DataSource):
             return KafkaDiscoveryOffsetWriter(plan) if by_offset else KafkaDiscoveryBatchWriter(plan)
 
 
-def check_spark(version: str) -> None:
-    """Refuse a Spark that lacks what source and sink need.
+def check_spark(version: str, options: Mapping[str, str]) -> None:
+    """Refuse a Spark that lacks what is asked for: source and sink need 4.2, a batch read that says its end needs 4.0.
 
     Args:
         version: Of PySpark, like `4.2.0`.
+        options: As Spark hands them over; it does not say whether they are a stream's.
 
     Raises:
         ConfigError: it is too old.
 
     Runs: anywhere.
     """
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SPARK:
-        raise one_line(
-            ConfigError(
-                f"format: kafka-discovery needs Spark 4.2 or newer, this is {version}; on an older one keep"
-                ' format("kafka") and start the job by `kafka-discovery run`, or give it the address of'
-                " `kafka-discovery endpoint`"
-            )
+    found = tuple(int(part) for part in version.split(".")[:2])
+    reads = found >= _OLDEST_BATCH
+    if found >= _OLDEST_SPARK or (reads and _BATCH_MARKS & {name.lower() for name in options}):
+        return
+    batch = '; spark.read works here once it says its end: option("endingOffsets", "latest")' if reads else ""
+    raise one_line(
+        ConfigError(
+            f"format: kafka-discovery needs Spark 4.2 or newer, this is {version}; on an older one keep"
+            ' format("kafka") and start the job by `kafka-discovery run`, or give it the address of'
+            f" `kafka-discovery endpoint`{batch}"
         )
+    )
 
 
 def _plan(options: Mapping[str, str], schema: StructType, *, batch: bool) -> "SinkPlan":

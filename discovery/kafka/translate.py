@@ -123,7 +123,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         elif topic.error.code() in codes.UNKNOWN_TOPIC:
             unknown.append(TopicName(topic.topic))
         elif failure_kind(topic.error) is FailureKind.AUTH:
-            raise GatewayError(FailureKind.AUTH, f"topic {topic.topic}: {topic.error.str()}")
+            raise GatewayError(FailureKind.AUTH, f"topic {topic.topic}: {topic.error.str()}; allow DESCRIBE on it")
         # Any other topic error (LEADER_NOT_AVAILABLE while it is made) leaves the topic unsaid: unknown, not gone.
     return MetadataAnswer(
         cluster_id=ClusterId(metadata.cluster_id) if metadata.cluster_id else None,

@@ -72,7 +72,11 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def test_given_the_fast_demo_when_played_then_nothing_is_lost_or_doubled_and_all_is_measured(tmp_path: Path) -> None:
-    played = run("--fast", "--output-dir", str(tmp_path))
+    assert_survived(tmp_path, run("--fast", "--output-dir", str(tmp_path)))
+
+
+def assert_survived(tmp_path: Path, played: "subprocess.CompletedProcess[str]") -> None:
+    """Check what a fast demo reported into a folder; also played with a service, in the long tests."""
     assert (tmp_path / "report.json").exists(), played.stdout + played.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["failure"] is None, report["failure"]

@@ -2,6 +2,7 @@
 
 import logging
 from functools import cache
+from importlib.util import find_spec
 
 from discovery.core.errors import ConfigError
 from discovery.spark.fetch.client import ClientFactory
@@ -30,6 +31,14 @@ def client_factory(engine: str) -> ClientFactory:
     if engine == "native":
         raise ConfigError(f'fetchEngine: "native" does not work here: {found}; use "auto" or "python"')
     return PythonClient
+
+
+def not_installed() -> str | None:
+    """Name a package that the fast engine needs and that is not here; both come with the extra `spark`.
+
+    Runs: anywhere; looks for files, imports nothing.
+    """
+    return next((name for name in ("llvmlite", "numba") if find_spec(name) is None), None)
 
 
 @cache

@@ -35,6 +35,7 @@ class SourceCollector(Collector):
         )
         yield _gauge("report_timestamp_seconds", "When the source last reported.", reports, lambda r: r.written_at)
         yield _gauge("batch_started_timestamp_seconds", "When the running batch began; 0: none runs.", reports, _batch)
+        yield _gauge("plain_engine", "1: its workers read with the plain engine.", reports, _plain)
         yield _gauge("snapshot_timestamp_seconds", "When a broker last confirmed the view.", reports, _confirmed)
         yield _state(reports)
         yield _brokers(reports)
@@ -58,6 +59,10 @@ def _unknown(report: SourceReport) -> float:
 
 def _confirmed(report: SourceReport) -> float:
     return report.confirmed_at or 0.0
+
+
+def _plain(report: SourceReport) -> float:
+    return float(report.plain_engine)
 
 
 def _batch(report: SourceReport) -> float:

@@ -54,6 +54,8 @@ class SourceReport:
     commits_succeeded: int
     commits_failed: int
     commit_error: str
+    plain_engine: bool = False
+    """Whether its workers read with the plain engine, which is several times slower."""
     plans: frozenset[int]
     """Digests of where its last batches were planned to end: which source of which query it is."""
 

@@ -23,7 +23,7 @@ from discovery.spark.source.planning.plan import describe
 from discovery.spark.source.planning.start import existing, is_settled, refuse_mismatch, refuse_out_of_range
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
-from discovery.spark.source.reader import fetch_settings, say_notes, started_feed, with_open_stores
+from discovery.spark.source.shared import fetch_settings, say_notes, started_feed, with_open_stores
 from discovery.spark.source.waiting import Patience
 
 _log = logging.getLogger("kafka_discovery.source")

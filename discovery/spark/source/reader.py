@@ -2,9 +2,8 @@
 
 import logging
 import os
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,21 +11,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from discovery.config.client.key_material import open_stores
-from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError, StateError
+from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.core.model import BrokerAddress
-from discovery.feed.base import SourceFeed
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import HIDE_TRACEBACK, one_line
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
 from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.planner import Planner
+from discovery.spark.source.shared import fetch_settings, say_notes, started_feed, with_open_stores
 from discovery.spark.source.status import StatusFile, status_file_of
 
 _log = logging.getLogger("kafka_discovery.source")
-_RUN = uuid.uuid4().hex[:12]
-"""Names this query's readers at the brokers; one per source runner, so that workers keep their consumers."""
 _NO_LIMIT_ROWS = 2**63 - 1
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -220,63 +216,3 @@ def _rows(limit: ReadLimit) -> int | None:
 
 def _say_waiting(sentence: str) -> None:
     _log.warning("%s", sentence)
-
-
-def with_open_stores(options: SourceOptions) -> SourceOptions:
-    """Read the key and trust stores that the options name; what they held travels with the tasks.
-
-    Raises:
-        ConfigError: one cannot be opened.
-
-    Runs: driver, not at `load()`, since a JVM may start for it; blocks for milliseconds, 1-2 s for a JKS store.
-    """
-    return replace(options, client=open_stores(options.client))
-
-
-def started_feed(factory: FeedFactory, options: SourceOptions) -> SourceFeed:
-    """Make a feed and begin following.
-
-    Raises:
-        StateError: the state is held by another process, or cannot be written; names option and remedy.
-
-    Runs: driver; blocks <= 15 s for a named source's last holder.
-    """
-    feed = factory(options)
-    try:
-        feed.start()
-    except OSError as error:
-        raise StateError(f"stateDir: the state cannot be kept: {error}; name a folder you may write") from error
-    return feed
-
-
-def say_notes(options: SourceOptions) -> None:
-    """Tell what a user should know about options that were accepted.
-
-    Runs: driver, once per query.
-    """
-    for note in options.notes:
-        _log.warning("%s", note)
-    for name, reason in options.client.without_effect.items():
-        _log.warning("kafka.%s has no effect here: %s", name, reason)
-
-
-def fetch_settings(options: SourceOptions) -> FetchSettings:
-    """Return how the workers of this process's query read.
-
-    Runs: driver; no I/O.
-    """
-    isolation = {"isolation.level": options.interest.isolation.value}
-    return FetchSettings(
-        client_options={
-            "group.id": f"{options.group_id_prefix}-{_RUN}",
-            **options.client.librdkafka,
-            **isolation,
-        },
-        include_headers=options.include_headers,
-        fail_on_data_loss=options.fail_on_data_loss,
-        rack_variable=options.rack_variable,
-        engine=options.fetch_engine,
-        max_memory_bytes=options.fetch_max_memory_bytes,
-        # A named source's tasks ask the driver instead, which knows who waits and ends their ranges.
-        stall_seconds=options.stall_timeout_seconds if options.cuts is None else None,
-    )

@@ -175,6 +175,8 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
 
     Runs: anywhere (pure, but for process numbers); about a millisecond per 1 000 partitions.
     """
+    from discovery.spark.source.shared import reads_plainly  # noqa: PLC0415 - who reads the file needs no data plane
+
     options = planner.options
     lags = _lags(view, planner.stands, options)
     known = {tp: lag for tp, lag in lags.items() if lag is not None}
@@ -206,6 +208,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "commits": None
         if commits is None
         else {"succeeded": commits.succeeded, "failed": commits.failed, "error": commits.error},
+        "plain_engine": reads_plainly(options),
         "plans": list(plans),
     }
 

@@ -257,7 +257,7 @@ class Query:
         self.wait_until(lambda: self.count() >= count, f"row {count}", deadline_seconds)
 
     def wait_committed(self) -> None:
-        """Wait until Spark has noted its last delivered batch as done; one that is not is delivered again after a restart."""
+        """Wait until Spark has noted its last delivered batch as done: else a restart delivers it again."""
         newest = self._checkpoint / "commits" / str(max(self.batches()))
         self.wait_until(newest.exists, f"the commit of batch {newest.name}")
 

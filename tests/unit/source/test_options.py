@@ -13,6 +13,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, Isolation
 from discovery.kafka.settings import client_properties
 from discovery.spark.fetch.consumers import CachedConsumer
+from discovery.spark.source import shared
 from discovery.spark.source.options.parse import (
     KNOWN,
     WITHOUT_EFFECT,
@@ -24,7 +25,7 @@ from discovery.spark.source.options.parse import (
 from discovery.spark.source.planning.bounds import ByTimestamp, NoneAfter
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
 from discovery.spark.source.planning.plan import OnParked
-from discovery.spark.source.reader import fetch_settings
+from discovery.spark.source.shared import fetch_settings, say_notes
 from tests.support.fakes.feed import tp
 
 REQUIRED = {"kafka.bootstrap.servers": "b1:9092,b2:9092"}
@@ -94,6 +95,20 @@ def test_given_every_option_of_ours_when_clients_are_built_then_none_reaches_one
     for name in _EVERY:
         with pytest.raises(ConfigError, match="unknown client option"):
             map_client_options({f"kafka.{name}": "1"})
+
+
+def test_given_no_compiler_when_a_query_starts_then_the_plain_engine_is_chosen_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert fetch_settings(parsed()).engine == "auto"
+    monkeypatch.setattr(shared, "not_installed", lambda: "numba")
+    assert fetch_settings(parsed()).engine == "python"
+    assert fetch_settings(parsed(fetchEngine="native")).engine == "native"
+    with caplog.at_level("WARNING"):
+        say_notes(parsed())
+        say_notes(parsed(fetchEngine="python"))
+    assert len(caplog.records) == 1
+    assert "plain engine, several times slower: numba is not installed; pip install" in caplog.text
 
 
 def test_given_sparks_lowered_names_when_parsed_then_they_mean_the_same() -> None:

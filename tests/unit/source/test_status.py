@@ -57,6 +57,7 @@ def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_d
     assert (report.source, report.state, report.jvm_pid) == ("dau", "fresh", os.getppid())
     assert (report.lag_records, report.lag_unknown_partitions) == (14, 0)
     assert report.lagging == (("t-0", 10), ("t-1", 4))
+    assert not report.plain_engine
     assert report.brokers == {"healthy": 1, "resting": 1, "rejected": 1, "unasked": 0}
     assert line(report) == (
         "source dau: fresh: 1 of 3 addresses alive; parked t-1 (it has no leader since 22:13:20 UTC)"
@@ -130,7 +131,7 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
 ) -> None:
     feed = parked_feed()
     feed.show(view_of(feed.view().partitions, state=LoopState.FAILSAFE))
-    plan = planner(feed, commitOffsets="true", **{"kafka.group.id": "g"})
+    plan = planner(feed, commitOffsets="true", fetchEngine="python", **{"kafka.group.id": "g"})
     StatusFile(plan, tmp_path, feed.clock).write_if_due()
     registry = CollectorRegistry()
     registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
@@ -139,6 +140,7 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="failsafe"} 1.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="fresh"} 0.0' in text
     assert 'kafka_discovery_source_group_commits_total{query="daily",result="failure",source="dau"} 0.0' in text
+    assert 'kafka_discovery_source_plain_engine{query="daily",source="dau"} 1.0' in text
 
 
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:

@@ -164,7 +164,8 @@ def explain(view: FeedView, interest: Interest) -> str:
     Runs: anywhere (pure).
     """
     if not is_living(view):
-        return f"no living broker; {verdicts(view)}"
+        alive = any(report.verdict is Verdict.ALIVE for report in view.addresses.values())
+        return view.sentence if alive else f"no living broker; {verdicts(view)}"
     if view.missing_topics:
         return f"topic {', '.join(view.missing_topics)} does not exist; create it or correct the subscription"
     absent = sorted(set(interest.assigned) - set(view.partitions))
