@@ -51,15 +51,16 @@ ROWS = (
     Row(
         "onBadRecord",
         "fail",
-        "A record that can never be written (larger than the topic's `max.message.bytes`, or without a topic): `fail`, "
-        "or `dead-letter`.",
+        "A record that can never be written (larger than the topic's `max.message.bytes`, without a topic; with "
+        "`dead-letter` also for a topic or a partition that is not there): `fail`, or `dead-letter`.",
         (_LARGE,),
     ),
     Row(
         "deadLetterTopic",
         "",
-        "With `onBadRecord=dead-letter`: gets the first 10 000 bytes of key and value, and the reason in the header "
-        "`kafka-discovery-error`, in the same transaction.",
+        "With `onBadRecord=dead-letter`: gets the first 10 000 bytes of key and value, fewer where it takes no "
+        "more, and the reason with the value's true size and SHA-256 in the header `kafka-discovery-error`, in the "
+        "same transaction.",
         (_LARGE, _UNFIT),
     ),
     Row(

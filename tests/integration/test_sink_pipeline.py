@@ -13,7 +13,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.sink.columns import LANE
 from discovery.spark.sink.ledger import transaction_of, until
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
-from tests.support.sink import Sink
+from tests.support.sink import Sink, committed_values
 
 pytestmark = pytest.mark.kafka
 SECONDS = 30.0
@@ -51,6 +51,20 @@ def pipe(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Pipe:
     kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
     kafka_cluster.create_topic(pipe.source, partitions=2, replication_factor=3)
     return pipe
+
+
+def test_given_a_record_with_large_headers_when_copied_then_it_fails_or_becomes_a_dead_letter(pipe: Pipe) -> None:
+    dead = f"{pipe.topic}-dead"
+    pipe.cluster.create_topic(dead, partitions=1, replication_factor=3)
+    header = pa.struct({"key": pa.string(), "value": pa.binary()})
+    headers = pa.array([[{"key": "h", "value": b"x" * 1_100_000}], []], pa.list_(header))
+    batch = next(rows(0, range(2))).append_column("headers", headers)
+    with pytest.raises(SinkRefusedError, match=f"record 0 of {pipe.source}-0 can never be written: it has 11000"):
+        OffsetLane(pipe.plan(), pipe.source, "one", 0).write(iter([batch]))
+    pipe.more = {"onBadRecord": "dead-letter", "deadLetterTopic": dead}
+    assert OffsetLane(pipe.plan(), pipe.source, "one", 0).write(iter([batch])) == 2
+    assert pipe.visible() == ["0.1"]
+    assert committed_values(pipe.cluster.bootstrap_servers, dead) == ["0.0"]
 
 
 def test_given_ranges_that_overlap_what_was_copied_when_copied_then_each_record_is_there_once(pipe: Pipe) -> None:

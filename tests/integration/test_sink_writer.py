@@ -1,5 +1,6 @@
 """The lanes protocol on real brokers, without Spark: replays, zombies, refusals, bad records."""
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.writer import LaneWriter, Outcome
 from tests.support.helpers import commit, eventually, numbered
 from tests.support.service import serving, wait_for
-from tests.support.sink import Sink, batches, committed_values
+from tests.support.sink import Sink, batches, committed_records, committed_values
 
 pytestmark = pytest.mark.kafka
 SECONDS = 30.0
@@ -203,6 +204,52 @@ def test_given_a_record_too_large_when_written_then_it_fails_or_becomes_a_dead_l
     assert (report.outcome, report.rows, report.dead_letters) == (Outcome.WRITTEN, 3, 1)
     assert sink.visible() == ["a", "b"]
     assert committed_values(sink.cluster.bootstrap_servers, dead) == ["x" * 10_000]
+
+
+def rows(*records: tuple[str, str, int | None]) -> pa.RecordBatch:
+    """Values with the topic and the partition that each names."""
+    values, topics, partitions = zip(*records, strict=True)
+    binary = pa.array([value.encode() for value in values], pa.binary())
+    columns = [binary, pa.array(topics, pa.string()), pa.array(partitions, pa.int32())]
+    return pa.record_batch(columns, names=["value", "topic", "partition"])
+
+
+def test_given_topics_in_a_column_when_written_then_each_takes_what_its_own_limit_allows(sink: Sink) -> None:
+    limits = {"roomy": 3_000_000, "narrow": 20_000}
+    for name, most in limits.items():
+        config = {"max.message.bytes": str(most)}
+        sink.cluster.create_topic(f"{sink.topic}-{name}", partitions=1, replication_factor=3, config=config)
+    roomy, narrow = (f"{sink.topic}-{name}" for name in limits)
+    sink.more = {"topic": ""}
+    given = [("r" * 2_000_000, roomy, None), *[("n" * 1_000, narrow, None)] * 100]
+    assert sink.writer(0).write(iter([rows(*given)])).rows == 101
+    assert committed_values(sink.cluster.bootstrap_servers, roomy) == ["r" * 2_000_000]
+    assert committed_values(sink.cluster.bootstrap_servers, narrow) == ["n" * 1_000] * 100
+    with pytest.raises(SinkRefusedError, match=f"it has 30070 bytes, topic {narrow} takes 20000"):
+        sink.writer(1).write(iter([rows(("n" * 30_000, narrow, None))]))
+
+
+def test_given_dead_letters_when_a_column_names_what_is_not_there_then_they_fit_and_say_size_and_hash(
+    sink: Sink,
+) -> None:
+    dead, large = f"{sink.topic}-dead", "x" * 1_200_000
+    sink.cluster.create_topic(dead, partitions=1, replication_factor=3, config={"max.message.bytes": "2000"})
+    sink.more = {"topic": "", "onBadRecord": "dead-letter", "deadLetterTopic": dead}
+    given = [("a", sink.topic, 2), ("b", sink.topic, 7), ("c", "nowhere", None), (large, sink.topic, None)]
+    report = sink.writer(0).write(iter([rows(*given)]))
+    assert (report.rows, report.dead_letters) == (4, 3)
+    assert sink.visible() == ["a"]
+    found = committed_records(sink.cluster.bootstrap_servers, dead)
+    assert [value for value, _ in found[:2]] == ["b", "c"]
+    assert 500 < len(str(found[2][0])) < 2_000
+    reasons = [json.loads(headers["kafka-discovery-error"]) for _, headers in found]
+    assert [found["reason"] for found in reasons] == [
+        f"partition 7 is none of the 3 partitions of topic {sink.topic}",
+        "topic nowhere does not exist",
+        f"it has 1200070 bytes, topic {sink.topic} takes 1048588",
+    ]
+    assert reasons[2]["value_bytes"] == 1_200_000
+    assert reasons[2]["value_sha256"] == hashlib.sha256(large.encode()).hexdigest()
 
 
 def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the_error_says_so(sink: Sink) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
@@ -86,7 +87,15 @@ def batches(values: Iterable[str], *, size: int = 3, lane: int | None = None) ->
 def committed_values(
     bootstrap_servers: str, topic: str, *, isolation: str = "read_committed", deadline_seconds: float = READ_SECONDS
 ) -> list[str | None]:
-    """Read a topic from its beginning to its end of this moment; an open transaction makes it wait, then fail."""
+    """Return the values of `committed_records`."""
+    read = committed_records(bootstrap_servers, topic, isolation=isolation, deadline_seconds=deadline_seconds)
+    return [value for value, _ in read]
+
+
+def committed_records(
+    bootstrap_servers: str, topic: str, *, isolation: str = "read_committed", deadline_seconds: float = READ_SECONDS
+) -> list[tuple[str | None, dict[str, str]]]:
+    """Read values and headers of a topic to its end of this moment; an open transaction makes it wait, then fail."""
     options = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": f"reader-{topic}",
@@ -100,7 +109,7 @@ def committed_values(
     asking.close()
     consumer = Consumer({**options, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    found: list[str | None] = []
+    found: list[tuple[str | None, dict[str, str]]] = []
     until = time.monotonic() + deadline_seconds
     while any(
         position.offset < ends[position.partition]
@@ -110,6 +119,8 @@ def committed_values(
         for message in consumer.consume(500, 0.2):
             assert message.error() is None, message.error()
             raw = message.value()
-            found.append(None if raw is None else raw.decode())
+            pairs: Any = message.headers() or ()
+            headers = {name: content.decode() for name, content in pairs}
+            found.append((None if raw is None else raw.decode(), headers))
     consumer.close()
     return found

@@ -10,6 +10,9 @@ from discovery.spark.sink.plan import SinkPlan
 
 _CONTROL_PARTITION = 0
 _MOST_KEPT = 4
+_BATCH_BYTES = 1_000_000
+_ANY_BYTES = "1000000000"
+"""What a record may have is the topic's matter, and is checked before the client sees it."""
 _kept: dict[object, "SinkLedger"] = {}
 """One per sink in a worker process: its connections stay open over batches."""
 
@@ -139,13 +142,13 @@ def transaction_of(plan: SinkPlan, lane: int) -> Transaction:
         transactional_id=options.transactional_id(lane),
         topic=options.topic or options.marker_topic,
         timeout_seconds=options.transaction_timeout_seconds,
-        options={"message.max.bytes": str(_largest(plan)), **options.producer},
+        options={"message.max.bytes": _ANY_BYTES, "batch.size": str(_batch_bytes(plan)), **options.producer},
     )
 
 
-def _largest(plan: SinkPlan) -> int:
-    """A batch of records must fit into the smallest of the topics' limits; librdkafka does not split one."""
-    return min((*plan.largest_bytes.values(), 1_000_000_000), default=1_000_000)
+def _batch_bytes(plan: SinkPlan) -> int:
+    """A batch of small records must fit into the smallest of the topics' limits: librdkafka does not split one."""
+    return min((*plan.largest_bytes.values(), _BATCH_BYTES))
 
 
 def until(seconds: float) -> float:

@@ -20,12 +20,12 @@ from discovery.spark.sink import hooks
 from discovery.spark.sink.columns import records
 from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
 from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.targets import Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
-_OVERHEAD_BYTES = 70
 _VERSION = 1
 
 
@@ -47,6 +47,7 @@ class OffsetLane:
         self._lane = lane
         self._limit_seconds = plan.options.transaction_timeout_seconds
         self._notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
+        self._targets = Targets(plan)
         self._committed: dict[int, int] = {}
         self._reached: dict[int, int] = {}
         self._written = 0
@@ -108,14 +109,14 @@ class OffsetLane:
                 raise ConfigError(f"a record of lane {record.lane} came to task {self._lane}; do not repartition")
             if not self._is_new(number, offset) or not keep:
                 continue
-            topic, size = str(record.topic), _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-            if size > self._plan.largest(topic):
-                raise SinkRefusedError(
-                    f"sinkId {self._plan.options.sink_id!r}: record {offset} of {self._source}-{number} can never be "
-                    f"written: it has {size} bytes; filter it out, or raise max.message.bytes of {topic}"
-                )
+            written = self._targets.admissible(record, f"record {offset} of {self._source}-{number}")
             transaction.produce(
-                topic, partition=None, key=record.key, value=record.value, headers=record.headers, deadline=deadline
+                str(written.topic),
+                partition=None,
+                key=written.key,
+                value=written.value,
+                headers=written.headers,
+                deadline=deadline,
             )
             self._written += 1
         hooks.point("step5.middle", self._lane)

@@ -14,10 +14,9 @@ records a batch only when every lane reported, and `confirm` saw their markers.
 """
 
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -41,14 +40,10 @@ from discovery.spark.sink.lanes import (
 from discovery.spark.sink.ledger import SinkLedger, forget_ledgers, transaction_of, until
 from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
 from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_OVERHEAD_BYTES = 70
-"""What the format adds to a record at most, apart from its headers."""
-_HEAD_BYTES = 10_000
-"""So much of a value that is too large stays in the dead letter."""
 
 
 class Outcome(Enum):
@@ -91,6 +86,7 @@ class LaneWriter:
         self._ledger = ledger
         self._make_transaction = make_transaction
         self._timeout_seconds = plan.options.transaction_timeout_seconds
+        self._targets = Targets(plan)
         self._dead_letters = 0
         self._unlaned = False
 
@@ -122,7 +118,8 @@ class LaneWriter:
             self._unlaned = LANE not in first.schema.names
         batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
-            transaction = self._make_transaction(self._plan, lane)
+            limits = self._targets.limits(self._named(first))
+            transaction = self._make_transaction(replace(self._plan, largest_bytes=limits), lane)
             transaction.fence(until(self._timeout_seconds))
         with hooks.step(3, lane):
             marker, control = self._noted()
@@ -135,6 +132,12 @@ class LaneWriter:
                 return self._compare(transaction, batches, committed)
             case Skip():
                 return self._report(Outcome.KEPT, self._drain(batches))
+
+    def _named(self, batch: "pa.RecordBatch | None") -> set[str]:
+        """The topics that a batch names itself: what they take is asked before anything is sent to them."""
+        if batch is None or self._plan.options.topic is not None:
+            return set()
+        return {topic for topic in batch.column("topic").unique().to_pylist() if topic is not None}
 
     def _noted(self) -> tuple[Marker | None, Control | None]:
         lane, limit = self._attempt.lane, self._timeout_seconds
@@ -208,7 +211,7 @@ class LaneWriter:
 
     def _plain(self, batch: "pa.RecordBatch") -> tuple[list[bytes | None], list[bytes | None]] | None:
         topic = self._plan.options.topic
-        room = 0 if topic is None else self._plan.largest(topic) - _OVERHEAD_BYTES
+        room = 0 if topic is None else self._plan.largest(topic) - OVERHEAD_BYTES
         return plain(batch, topic=topic, lane=self._attempt.lane, room_bytes=room)
 
     def _commit(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], generation: int) -> LaneReport:
@@ -268,22 +271,9 @@ class LaneWriter:
 
     def _admissible(self, record: Record) -> Record:
         """Return the record, or its dead letter where it can never be written."""
-        size = _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-        if record.headers:
-            size += sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
-        if record.topic is None:
-            problem = "its topic is null"
-        elif size > self._plan.largest(record.topic):
-            problem = f"it has {size} bytes, topic {record.topic} takes {self._plan.largest(record.topic)}"
-        else:
-            return record
-        if self._plan.options.dead_letter_topic is None:
-            raise SinkRefusedError(
-                f"sinkId {self._plan.options.sink_id!r}: a record can never be written: {problem}; filter it out, "
-                "raise max.message.bytes, or set onBadRecord=dead-letter"
-            )
-        self._dead_letters += 1
-        return _dead_letter(record, self._plan.options.dead_letter_topic, problem, size)
+        admitted = self._targets.admissible(record, "a record")
+        self._dead_letters += admitted is not record
+        return admitted
 
     def _marker(self, found: Fingerprint, generation: int) -> Marker:
         attempt = self._attempt
@@ -312,15 +302,6 @@ class LaneWriter:
             attempt=attempt.attempt,
             dead_letters=self._dead_letters,
         )
-
-
-def _dead_letter(record: Record, topic: str, problem: str, size: int) -> Record:
-    """The beginning of what cannot be written, with the reason in its headers."""
-    reason = {"topic": record.topic, "partition": record.partition, "bytes": size, "reason": problem}
-    headers: list[tuple[str, bytes | None]] = [("kafka-discovery-error", json.dumps(reason).encode())]
-    key = None if record.key is None else record.key[:_HEAD_BYTES]
-    value = None if record.value is None else record.value[:_HEAD_BYTES]
-    return Record(topic, None, key, value, headers, record.lane)
 
 
 def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *, timeout_seconds: float) -> None:
