@@ -8,7 +8,6 @@ import threading
 from collections.abc import Generator, Iterator
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 
 from discovery.core.errors import BUG_PHRASE
@@ -45,15 +44,10 @@ def _logging_as_it_was() -> Iterator[None]:
     """Undo what a command that ran in this process did to the logs: later tests read them."""
     loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery")]
     before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    was_configured, processors = structlog.is_configured(), structlog.get_config()
     yield
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)
-    if was_configured:
-        structlog.configure(**processors)
-    else:
-        structlog.reset_defaults()
 
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:

@@ -111,7 +111,7 @@ def _views(source: Source) -> Iterator[Iterator[FeedView]]:
         return
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415 - librdkafka is not needed to ask a service
 
-    configure_logging(level=logging.ERROR)  # else structlog's own default writes to stdout, which scripts read
+    configure_logging(level=logging.ERROR)
     feed = EmbeddedFeed(bootstrap=parse_bootstrap_servers(source.servers, option="--bootstrap"), interest=_EVERYTHING)
     feed.start()
     try:

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import BrokerAddress, ClusterId, Verdict
 from discovery.endpoint.choice import in_order, to_guard
@@ -30,7 +29,7 @@ from discovery.feed.base import FeedView
 _LOOK_SECONDS = 0.1
 _QUARANTINE_SECONDS = 1.0
 _MISSED_CHECKS = 2
-_log = structlog.get_logger("discovery.endpoint")
+_log = event_log("discovery.endpoint")
 
 
 class Prover(Protocol):

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.logs import event_log
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import ConfigError
@@ -34,7 +34,7 @@ from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.demand import nothing
 
 _T = TypeVar("_T")
-_log = structlog.get_logger("discovery.endpoint")
+_log = event_log("discovery.endpoint")
 
 
 def make_endpoint(

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from discovery.config.descriptors import allow, is_ours
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE, ConfigError
 from discovery.core.model import BrokerAddress
 from discovery.endpoint.counting import ENDING, LIMIT, NO_UPSTREAM, Counts
@@ -33,7 +32,7 @@ _QUIET_SECONDS = 0.2
 _COMPLAIN_SECONDS = 10.0
 _BREATH_SECONDS = 0.05
 _SPARE_FILES = 256
-_log = structlog.get_logger("discovery.endpoint")
+_log = event_log("discovery.endpoint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import structlog
 import tenacity
 
 from discovery.config.client.options import ClientOptions
 from discovery.config.clock import SystemClock
+from discovery.config.logs import event_log
 from discovery.core.answers import CallEnded, MetadataFailure, NewBootstrap, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock
@@ -51,7 +51,7 @@ from discovery.store.snapshots import SnapshotStore
 _LOCK_WAIT_SECONDS = 15.0
 """A source that is restarted may find its last process not quite gone."""
 _EARLIEST, _LATEST = -2, -1
-_log = structlog.get_logger("discovery.feed")
+_log = event_log("discovery.feed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

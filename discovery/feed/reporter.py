@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.clock import Clock
 from discovery.core.errors import DiscoveryError, StateError
 from discovery.core.model import BrokerAddress, Generation, Isolation, TopicPartition
@@ -21,7 +20,7 @@ _RETRY_SECONDS = 0.25
 _LONGEST = 200
 _OWNER_SECONDS = 15.0
 """How long a start waits for the last holder of its id to be forgotten."""
-_log = structlog.get_logger("discovery.feed")
+_log = event_log("discovery.feed")
 
 
 class Reporter:

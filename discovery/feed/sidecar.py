@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import structlog
-
 from discovery.config.clock import SystemClock
+from discovery.config.logs import event_log
 from discovery.core.clock import Clock
 from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError
 from discovery.core.interest import Interest
@@ -37,7 +36,7 @@ _SETTLED_SECONDS = 5.0
 _END_SECONDS = 2.0
 _SERVICE_SHARE = 0.5
 """How much of a question's time the service gets, so that the embedded loop has the rest."""
-_log = structlog.get_logger("discovery.feed")
+_log = event_log("discovery.feed")
 
 
 class SidecarFeed:

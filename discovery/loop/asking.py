@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.answers import MetadataAnswer, MetadataFailure, OffsetsAnswer, TopicIdsAnswer
 from discovery.core.clock import Clock
 from discovery.core.errors import FailureKind, GatewayError
@@ -15,7 +14,7 @@ from discovery.core.questions import AskOffsets
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, ListsOffsets, OffsetAndEpoch, OffsetSpec
 
 _Reported = Mapping[TopicPartition, OffsetAndEpoch]
-_log = structlog.get_logger("discovery.loop")
+_log = event_log("discovery.loop")
 
 
 def ask_metadata(

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.answers import Answer, CallEnded, ClientAnswer, NotSaved, StuckCall
 from discovery.core.clock import Clock
 from discovery.core.decide import Decision, Instruction, Persist, RebuildClient, decide
@@ -31,7 +30,7 @@ _GRACE_SECONDS = 1.0
 _CALM_SECONDS = 0.02
 _REQUESTS_OF_OFFSETS = 4
 """At most: metadata of a slow leader, both ends, the starts; one after another."""
-_log = structlog.get_logger("discovery.loop")
+_log = event_log("discovery.loop")
 
 
 class Persistence(Protocol):

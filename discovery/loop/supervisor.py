@@ -3,14 +3,14 @@
 import queue
 import threading
 
-import structlog
 import tenacity
 
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE
 from discovery.loop.cycle import Barrier, Cycle, Item
 
 BUG = f"{BUG_PHRASE}: please report the traceback; the last good view is still served"
-_log = structlog.get_logger("discovery.loop")
+_log = event_log("discovery.loop")
 
 
 class Supervisor:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Awaitable, Callable
 
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -13,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route as AsgiRoute
 from starlette.types import ASGIApp, Scope
 
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE, ConfigError
 from discovery.service.api.handlers import Api
 from discovery.service.api.openapi import description
@@ -28,7 +28,7 @@ from discovery.service.service import Service
 _SCOPED = "/v1/clusters/{cluster}/"
 _STATUSES = {ConfigError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
 _FOLD_SECONDS = 10.0
-_log = structlog.get_logger("discovery.service")
+_log = event_log("discovery.service")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 

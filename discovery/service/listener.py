@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.service.limits import LimitedProtocol
 
 _SPARE = 32
@@ -22,7 +21,7 @@ _SPARE = 32
 _BREATH_SECONDS = 0.1
 _COMPLAIN_SECONDS = 10.0
 _EMPTY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_log = structlog.get_logger("discovery.service")
+_log = event_log("discovery.service")
 
 
 class Listener:

@@ -7,11 +7,12 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
+from discovery.config.logs import event_log
 
 _STATUS_SECONDS = 5.0
 """What `systemctl status` shows is no older."""
-_log = structlog.get_logger("discovery.service")
+
+_log = event_log("discovery.service")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.service.app import api_app, probe_app
 from discovery.service.health import live, ready
@@ -31,7 +31,7 @@ _LOOK_SECONDS = 2.0
 """How often the configuration file is looked at."""
 _BACKLOG = 4_096
 _Stamp = tuple[int, int, int]
-_log = structlog.get_logger("discovery.service")
+_log = event_log("discovery.service")
 
 
 class _Server(uvicorn.Server):

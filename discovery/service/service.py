@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from discovery.config.descriptors import allow
-from discovery.config.logs import set_level
+from discovery.config.logs import event_log, set_level
 from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
@@ -57,7 +55,7 @@ _PROBE_CONNECTIONS = 256
 _OTHER_FILES = 512
 """Kept free for brokers, state files and name lookups."""
 _LEAST_CONNECTIONS = 64
-_log = structlog.get_logger("discovery.service")
+_log = event_log("discovery.service")
 
 
 @dataclass(slots=True)

@@ -9,15 +9,14 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, ClusterId, Snapshot
 from discovery.store.codec import Saved, decode, encode
 from discovery.store.files import FileLock, write_atomically
 
 _MAX_KNOWN = 1_000
-_log = structlog.get_logger("discovery.store")
+_log = event_log("discovery.store")
 
 
 def file_name(name: str) -> str:

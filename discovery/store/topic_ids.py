@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.store.files import write_atomically
 from discovery.store.snapshots import file_name
 
 _SCHEMA = 1
-_log = structlog.get_logger("discovery.store")
+_log = event_log("discovery.store")
 
 
 class TopicIdStore:

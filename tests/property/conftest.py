@@ -4,13 +4,13 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """Thousands of simulated outages need no log."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    log = logging.getLogger("discovery")
+    before = log.level
+    log.setLevel(logging.ERROR)
     yield
-    structlog.configure(**before)
+    log.setLevel(before)

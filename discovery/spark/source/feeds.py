@@ -1,12 +1,12 @@
 """Which feed a reader follows."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from discovery.config.clock import SystemClock
+from discovery.config.logs import configure_logging
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
@@ -22,9 +22,7 @@ from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.start import is_living
 from discovery.spark.source.waiting import Patience
 from discovery.store.locations import default_state_dir
-
-if TYPE_CHECKING:
-    from discovery.store.topic_ids import TopicIdStore
+from discovery.store.topic_ids import TopicIdStore
 
 
 class FeedFactory(Protocol):
@@ -48,8 +46,6 @@ def chosen_feed(options: SourceOptions) -> SourceFeed:
 
 def service_feed(options: SourceOptions, url: str) -> SourceFeed:
     """Build a feed that follows a service, with an embedded loop in reserve. See `chosen_feed`."""
-    _import_structlog()
-    from discovery.config.logs import configure_logging  # noqa: PLC0415 - as below
     from discovery.feed.choice import Limits  # noqa: PLC0415 - as below
     from discovery.feed.service_client import ServiceClient  # noqa: PLC0415 - as below
     from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
@@ -72,12 +68,9 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
     Runs: Spark's driver-side source runner; no I/O.
     """
     # Workers import this module with the reader and never run a loop; without these they start 0.2 s sooner.
-    _import_structlog()
-    from discovery.config.logs import configure_logging  # noqa: PLC0415
     from discovery.feed.bootstrap_file import BootstrapFile  # noqa: PLC0415
     from discovery.feed.embedded import EmbeddedFeed  # noqa: PLC0415
 
-    # Without it a traceback would show local variables, and those hold client options: passwords.
     configure_logging(as_json=False)
     return EmbeddedFeed(
         bootstrap=options.bootstrap,
@@ -91,28 +84,12 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
     )
 
 
-def kept_ids(options: SourceOptions) -> "TopicIdStore | None":
+def kept_ids(options: SourceOptions) -> TopicIdStore | None:
     """Return where the topic ids of a named source are kept; None without a name.
 
     Runs: Spark's driver-side source runner; no I/O.
     """
-    from discovery.store.topic_ids import TopicIdStore  # noqa: PLC0415 - as in `embedded_feed`
-
     return TopicIdStore(options.state_dir or default_state_dir(), options.source_id) if options.source_id else None
-
-
-def _import_structlog() -> None:
-    """Import it without rich, which it would load for tracebacks that are never printed here.
-
-    That is a quarter of what our imports cost each start of a query (0.08 s of processor time).
-    """
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # Python's way to say: not there
-    try:
-        import structlog  # noqa: F401, PLC0415
-    finally:
-        del sys.modules["rich"]
 
 
 def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.spark.supervise.list_vetting import ListVetter, Vetted
 from discovery.spark.supervise.safe_options import UNKNOWN, Version, parse_version, safe_options
@@ -18,7 +17,7 @@ from discovery.spark.supervise.safe_options import UNKNOWN, Version, parse_versi
 SERVERS = "kafka.bootstrap.servers"
 _QUESTION_BYTES = 1_000_000
 _READ_SECONDS = 10.0
-_log = structlog.get_logger("discovery.spark.supervise")
+_log = event_log("discovery.spark.supervise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

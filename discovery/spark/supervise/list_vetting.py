@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import map_client_options
+from discovery.config.logs import event_log
 from discovery.core.model import BrokerAddress, Verdict, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.endpoint.limits import Limits
@@ -20,7 +19,7 @@ _CONNECTION = ("security.", "sasl.", "ssl.")
 """Only what decides how a broker is reached concerns the vetting."""
 _FIRST_ROUND_SECONDS = 3.0
 """How long a list is looked at before less than all verdicts will do."""
-_log = structlog.get_logger("discovery.spark.supervise")
+_log = event_log("discovery.spark.supervise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

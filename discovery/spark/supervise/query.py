@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
+from discovery.config.logs import event_log
 from discovery.spark.supervise.budget import Budget, Exponential, GiveUp, Run, decide
 from discovery.spark.supervise.classify import Failure, Finding, classify
 from discovery.spark.supervise.list_vetting import ListVetter, Vetted
@@ -21,7 +20,7 @@ if TYPE_CHECKING:  # `kafka-discovery run` needs nothing of PySpark's
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_SECONDS = 0.5
-_log = structlog.get_logger("discovery.spark.supervise")
+_log = event_log("discovery.spark.supervise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,9 @@ import sys
 
 _SCRIPT = """
 import logging
-from discovery.config.logs import configure_logging
-import structlog
+from discovery.config.logs import configure_logging, event_log
 configure_logging(as_json=True, owns_process=True)
-structlog.get_logger("discovery.service").info("ours", cluster="main")
+event_log("discovery.service").info("ours", cluster="main")
 logging.getLogger("uvicorn.error").info("left out")
 logging.getLogger("uvicorn.error").warning("theirs %d", 1)
 logging.getLogger("asyncio").error("slow")

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from discovery.core.clock import Clock
 from discovery.core.errors import DataLossError, KafkaUnreachableError
@@ -12,9 +11,7 @@ from discovery.feed.base import FeedView, PartitionFeed
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.losses import Loss, LossKind, find_losses, summarize
 from discovery.spark.source.planning.offsets import Offsets
-
-if TYPE_CHECKING:  # it logs through structlog, which no worker needs
-    from discovery.store.topic_ids import TopicIdStore
+from discovery.store.topic_ids import TopicIdStore
 
 _log = logging.getLogger("kafka_discovery.source")
 _CONFIRM_SECONDS = 5.0
@@ -41,7 +38,7 @@ class LossGuard:
     """Remembers under which topic id each partition is read and which losses were accepted. One thread."""
 
     def __init__(
-        self, feed: PartitionFeed, options: SourceOptions, clock: Clock, *, ids: "TopicIdStore | None" = None
+        self, feed: PartitionFeed, options: SourceOptions, clock: Clock, *, ids: TopicIdStore | None = None
     ) -> None:
         """Know nothing yet; `ids` keeps the topic ids of a named source, None: they are forgotten with the process."""
         self._feed = feed

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
@@ -34,9 +34,7 @@ from discovery.spark.source.planning.start import existing, first_offsets, is_se
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
 from discovery.spark.source.waiting import Patience
-
-if TYPE_CHECKING:  # it logs through structlog, which no worker needs
-    from discovery.store.topic_ids import TopicIdStore
+from discovery.store.topic_ids import TopicIdStore
 
 _log = logging.getLogger("kafka_discovery.source")
 _SAY_PARKED_SECONDS = 2.0
@@ -61,7 +59,7 @@ class Planner:
         clock: Clock | None = None,
         *,
         cuts: Cuts | None = None,
-        ids: "TopicIdStore | None" = None,
+        ids: TopicIdStore | None = None,
         refuse_start: Callable[[Offsets], None] | None = None,
     ) -> None:
         """Plan over a feed that was started.
