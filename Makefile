@@ -200,9 +200,8 @@ bench-sidecar: setup ## Memory, CPU, ten thousand watchers, a hundred kills of t
 	$(BIN)/python -m benchmarks.sidecar
 
 .PHONY: bench-source
-bench-source: setup ## Rows a second and memory of a worker, Spark's own source beside ours (20 minutes)
+bench-source: setup ## Rows a second of a worker, Spark's own source beside ours (20 minutes)
 	$(BIN)/python -m benchmarks.throughput
-	$(BIN)/python -m benchmarks.worker_memory
 
 .PHONY: bench-planning
 bench-planning: setup ## What planning costs at 1 000, 10 000 and 50 000 partitions, beside Spark's own source (5 minutes)

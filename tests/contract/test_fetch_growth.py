@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.worker_memory import measure
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
@@ -16,6 +15,7 @@ from discovery.spark.fetch.cache import close_all
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.fetch import closed_consumers
 from tests.support.helpers import eventually
+from tests.support.worker_memory import measure
 
 __all__ = ["closed_consumers"]
 pytestmark = pytest.mark.usefixtures("closed_consumers")

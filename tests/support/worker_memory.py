@@ -1,4 +1,4 @@
-"""What one worker holds of records that a slow taker leaves lying: `python -m benchmarks.worker_memory`.
+"""What one worker holds of records that a slow taker leaves lying.
 
 Each reading is a process of its own; what counts is its peak above the memory it had before the first record.
 """
@@ -14,16 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from benchmarks.harness import fill
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
-from discovery.localkafka.cluster import LocalKafka
-from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
-from tests.support.results import environment, say, write_result
-
-MEMORY_MIB = 64
-CASES = ((100, 10, 1_500_000), (100, 2_000, 1_500_000), (1_000, 10, 400_000), (1_000, 2_000, 400_000))
-"""(bytes of a value, partitions, records)."""
 
 
 def measure(
@@ -32,7 +24,7 @@ def measure(
     """Read a topic in a new process, once for each query; MiB above its start, and how many rows came."""
     arguments = [bootstrap, topic, engine, str(memory_mib), str(pause_seconds), str(queries)]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.worker_memory", "read", *arguments],
+        [sys.executable, "-m", "tests.support.worker_memory", *arguments],
         stdout=subprocess.PIPE, text=True, check=True, timeout=300,
     )  # fmt: skip
     return dict(json.loads(done.stdout))
@@ -54,7 +46,7 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -
         for batch in fetch(ranges, parse_bootstrap_servers(bootstrap), own, on_waiting=print):
             rows += batch.num_rows
             time.sleep(float(pause_seconds))
-    print(json.dumps({"rows": rows, "base_mib": base, "peak_above_mib": _status("VmHWM") - base}))
+    json.dump({"rows": rows, "base_mib": base, "peak_above_mib": _status("VmHWM") - base}, sys.stdout)
 
 
 def _whole(bootstrap: str, topic: str) -> list[FetchRange]:
@@ -78,44 +70,5 @@ def _status(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) >> 10
 
 
-def section(result: dict[str, Any]) -> str:
-    """Tell the figures in words."""
-    lines = [
-        f"| {name} | {found['base_mib']} | {found['peak_above_mib']} |"
-        for name, found in result.items()
-        if isinstance(found, dict) and "peak_above_mib" in found
-    ]
-    return "\n".join(
-        [
-            "## Memory of a worker",
-            "",
-            "`python -m benchmarks.worker_memory`: peak of a process that reads a topic of 100 B or 1 000 B values,",
-            f"`fetchMaxMemory` {result['fetch_max_memory_mib']} MiB, as fast as it can or with 40 ms after each batch.",
-            "In MiB: before the first record (interpreter, Arrow, librdkafka, compiled loops), and above that. What",
-            "exceeds the bound is the allocator's: freed, and kept for the thread that freed it.",
-            "",
-            "| topic, engine, pace | before | above |",
-            "|---|---|---|",
-            *lines,
-        ]
-    )
-
-
-def main() -> None:
-    """Measure every case with both engines, quick and slow, and write `build/bench/worker_memory.json`."""
-    result: dict[str, Any] = {"environment": environment(), "fetch_max_memory_mib": MEMORY_MIB}
-    with LocalKafka(ClusterSettings(brokers=2)) as cluster:
-        for size, partitions, rows in CASES:
-            topic = f"{size}B-{partitions}p"
-            cluster.create_topic(topic, partitions, replication_factor=1, deadline_seconds=120)
-            fill(cluster.bootstrap_servers, topic, partitions, rows // partitions, size=size)
-            for engine in ("native", "python"):
-                for pace, pause in (("quick", 0.0), ("slow", 0.04)):
-                    found = measure(cluster.bootstrap_servers, topic, engine, MEMORY_MIB, pause)
-                    result[f"{topic} {engine} {pace}"] = found
-                    say(f"{topic} {engine} {pace}: {found}")
-    print(f"wrote {write_result('worker_memory', result)}")
-
-
 if __name__ == "__main__":
-    read(*sys.argv[2:]) if sys.argv[1:2] == ["read"] else main()
+    read(*sys.argv[1:])
