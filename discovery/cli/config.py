@@ -76,10 +76,10 @@ def print_settings(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as
 def check(config: ConfigFile = None, bootstrap: Bootstrap = None, *, as_json: AsJson = False) -> None:
     """Say whether the service would start with this; exit code 2 and the reason if not."""
     effective = _load(config, bootstrap)
-    from discovery.service.cluster import check_clients, make_feed  # noqa: PLC0415 - librdkafka only where it is needed
+    from discovery.service.cluster import FeedMaker, check_clients  # noqa: PLC0415 - librdkafka only where it is needed
 
     open_files(effective.settings.api)
-    check_clients(effective.settings, effective.settings.clusters, make_feed)
+    check_clients(effective.settings, effective.settings.clusters, FeedMaker())
     clusters = sorted(effective.settings.clusters)
     if as_json:
         typer.echo(json.dumps({"ok": True, "clusters": clusters, "ignored": effective.ignored}, indent=2))

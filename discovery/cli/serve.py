@@ -68,7 +68,7 @@ def serve(  # noqa: PLR0917 - typer's options
         owns_process=True,
     )
     # The other commands start without what only the service needs.
-    from discovery.service.cluster import make_feed  # noqa: PLC0415
+    from discovery.service.cluster import FeedMaker  # noqa: PLC0415
     from discovery.service.notify import Notifier  # noqa: PLC0415
     from discovery.service.server import serve as run  # noqa: PLC0415
     from discovery.service.service import Service  # noqa: PLC0415
@@ -84,7 +84,7 @@ def serve(  # noqa: PLR0917 - typer's options
         sys.stdout.flush()
 
     async def main() -> None:
-        service = Service(effective, clock=SystemClock(), maker=make_feed, reload_from=read)
+        service = Service(effective, clock=SystemClock(), maker=FeedMaker(), reload_from=read)
         await run(service, config=config, on_listening=partial(say, service), notifier=Notifier.of(os.environ))
 
     try:

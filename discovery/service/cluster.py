@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from discovery.config.settings import ClusterSettings, Settings
 from discovery.core.clock import Clock
@@ -17,6 +16,7 @@ from discovery.core.policy import Policy
 from discovery.core.questions import Wanted
 from discovery.feed.base import FeedView
 from discovery.feed.embedded import EmbeddedFeed, Vitals
+from discovery.kafka.base import GatewayFactory, Vetter
 from discovery.loop.demand import Demand, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
@@ -38,8 +38,19 @@ class Shown:
     decision: Decision | None
 
 
-class FeedMaker(Protocol):
-    """Builds the loop of one cluster, unstarted; tests put a fake cluster behind it."""
+def interest_of(settings: ClusterSettings) -> Interest:
+    """Return which topics a cluster's settings follow."""
+    if settings.topics:
+        return Interest(topics=settings.topic_names, both_ends=True)
+    return Interest(pattern=settings.topic_pattern or EVERYTHING, both_ends=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedMaker:
+    """Builds the loop of one cluster, unstarted; does no I/O. Over librdkafka, where nothing else is given."""
+
+    factory: GatewayFactory | None = None
+    vetter: Vetter | None = None
 
     def __call__(
         self,
@@ -51,38 +62,20 @@ class FeedMaker(Protocol):
         on_decision: Callable[[Decision], None],
         demand: Demand,
     ) -> EmbeddedFeed:
-        """Build it; does no I/O."""
-        ...
-
-
-def interest_of(settings: ClusterSettings) -> Interest:
-    """Return which topics a cluster's settings follow."""
-    if settings.topics:
-        return Interest(topics=settings.topic_names, both_ends=True)
-    return Interest(pattern=settings.topic_pattern or EVERYTHING, both_ends=True)
-
-
-def make_feed(
-    settings: ClusterSettings,
-    policy: Policy,
-    *,
-    state_dir: Path | None,
-    name: str,
-    on_decision: Callable[[Decision], None],
-    demand: Demand,
-) -> EmbeddedFeed:
-    """See `FeedMaker`: the real one, over librdkafka."""
-    return EmbeddedFeed(
-        bootstrap=settings.bootstrap_servers,
-        interest=interest_of(settings),
-        client_options=settings.client_options,
-        policy=policy,
-        state_dir=state_dir,
-        source_id=name,
-        cluster_id=settings.pin,
-        on_decision=on_decision,
-        demand=demand,
-    )
+        """Build it."""
+        return EmbeddedFeed(
+            bootstrap=settings.bootstrap_servers,
+            interest=interest_of(settings),
+            client_options=settings.client_options,
+            policy=policy,
+            state_dir=state_dir,
+            source_id=name,
+            cluster_id=settings.pin,
+            factory=self.factory,
+            vetter=self.vetter,
+            on_decision=on_decision,
+            demand=demand,
+        )
 
 
 def check_clients(settings: Settings, names: Iterable[str], maker: FeedMaker) -> None:

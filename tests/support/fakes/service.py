@@ -10,13 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from discovery.config.clock import SystemClock
 from discovery.config.provenance import Effective
-from discovery.config.settings import ClusterSettings, Settings
-from discovery.core.decide import Decision
-from discovery.core.policy import Policy
-from discovery.feed.embedded import EmbeddedFeed
-from discovery.loop.demand import Demand
+from discovery.config.settings import Settings
 from discovery.service.app import api_app, probe_app
-from discovery.service.cluster import FeedMaker, interest_of
+from discovery.service.cluster import FeedMaker
 from discovery.service.metrics import registry
 from discovery.service.service import Service
 from tests.support.fakes.cluster import FakeNetwork
@@ -34,34 +30,9 @@ FAST = {
 """Rhythms of a loop whose brokers answer in microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class FakeMaker:
-    """See `FeedMaker`: the addresses of the settings are looked up in this network."""
-
-    network: FakeNetwork
-
-    def __call__(
-        self,
-        settings: ClusterSettings,
-        policy: Policy,
-        *,
-        state_dir: Path | None,
-        name: str,
-        on_decision: Callable[[Decision], None],
-        demand: Demand,
-    ) -> EmbeddedFeed:
-        return EmbeddedFeed(
-            bootstrap=settings.bootstrap_servers,
-            interest=interest_of(settings),
-            policy=policy,
-            state_dir=state_dir,
-            source_id=name,
-            cluster_id=settings.pin,
-            factory=FakeGatewayFactory(self.network),
-            vetter=FakeVetter(self.network),
-            on_decision=on_decision,
-            demand=demand,
-        )
+def maker_over(network: FakeNetwork, kind: type[FeedMaker] = FeedMaker) -> FeedMaker:
+    """Look the addresses of the settings up in this network."""
+    return kind(factory=FakeGatewayFactory(network), vetter=FakeVetter(network))
 
 
 def settings_of(clusters: Mapping[str, str], state_dir: Path, **more: object) -> Settings:
@@ -98,7 +69,7 @@ async def running(
     service = Service(
         Effective(settings=settings, origins={}),
         clock=SystemClock(),
-        maker=maker or FakeMaker(network),
+        maker=maker or maker_over(network),
         reload_from=reload_from,
         lock_patience_seconds=0,
     )

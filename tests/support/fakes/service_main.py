@@ -15,7 +15,7 @@ from discovery.config.provenance import Effective
 from discovery.service.server import serve
 from discovery.service.service import Service
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
-from tests.support.fakes.service import FAST, FakeMaker, settings_of
+from tests.support.fakes.service import FAST, maker_over, settings_of
 
 CALM = {"topics_interval_seconds": 1.0, "offsets_interval_seconds": 1.0, "interval_seconds": 1.0}
 
@@ -44,7 +44,7 @@ def main(folder: Path, port: int, topics: int, rhythm: str = "fast", api: str = 
         print(json.dumps({"api": f"{scheme}://{api}", "probes": f"http://{probes}"}), flush=True)  # noqa: T201
         threading.Thread(target=obey, args=(cluster,), daemon=True).start()
 
-    service = Service(Effective(settings=settings, origins={}), clock=SystemClock(), maker=FakeMaker(cluster.network))
+    service = Service(Effective(settings=settings, origins={}), clock=SystemClock(), maker=maker_over(cluster.network))
     asyncio.run(serve(service, config=None, on_listening=say))
 
 

@@ -12,7 +12,7 @@ from discovery.core.questions import Wanted
 from discovery.core.state import initial_state
 from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
 from discovery.loop.cycle import Cycle
-from discovery.service.cluster import Cluster, make_feed
+from discovery.service.cluster import Cluster, FeedMaker
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.clock import FakeClock
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
@@ -71,7 +71,7 @@ def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
 def test_given_readers_when_they_come_and_go_then_the_cluster_tells_whose_ends_were_not_fresh() -> None:
     clock = FakeClock()
     settings = ClusterSettings(bootstrap_servers=(BrokerAddress("b1", 9092),))
-    cluster = Cluster("main", settings, Policy(), clock=clock, maker=make_feed, events_max=10)
+    cluster = Cluster("main", settings, Policy(), clock=clock, maker=FeedMaker(), events_max=10)
     plain = Interest(topics=(READ,))
     assert cluster.demand() == ()
     assert cluster.followed(plain, Isolation.READ_UNCOMMITTED), "nobody read before"
@@ -89,7 +89,7 @@ def test_given_readers_when_they_come_and_go_then_the_cluster_tells_whose_ends_w
 
 def test_given_more_readers_than_are_distinguished_when_they_ask_then_everything_is_kept_fresh() -> None:
     settings = ClusterSettings(bootstrap_servers=(BrokerAddress("b1", 9092),))
-    cluster = Cluster("main", settings, Policy(), clock=FakeClock(), maker=make_feed, events_max=10)
+    cluster = Cluster("main", settings, Policy(), clock=FakeClock(), maker=FeedMaker(), events_max=10)
     for number in range(100):
         cluster.followed(Interest(topics=(TopicName(f"t{number}"),)), None)
     assert cluster.scope in cluster.demand()

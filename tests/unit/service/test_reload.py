@@ -16,16 +16,17 @@ from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
 from discovery.core.errors import ConfigError, StateError
 from discovery.feed.embedded import EmbeddedFeed
+from discovery.service.cluster import FeedMaker
 from discovery.service.server import serve
 from discovery.service.service import Service
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
-from tests.support.fakes.service import FakeMaker, Running, running, settings_of
+from tests.support.fakes.service import Running, maker_over, running, settings_of
 
 A, B = "cluster-a-b1:9092", "cluster-b-b1:9092"
 Play = Callable[[Running], Awaitable[None]]
 
 
-class Reluctant(FakeMaker):
+class Reluctant(FeedMaker):
     """Makes loops; those on a list with `locked` in it pass every check and fail when they begin."""
 
     __slots__ = ()
@@ -46,7 +47,10 @@ def play(tmp_path: Path, before: dict[str, str], after: Callable[[], Settings], 
         (tmp_path / "token").write_text("a-token-of-sixteen")
         settings = settings_of(before, tmp_path)
         again = lambda: Effective(settings=after(), origins={})  # noqa: E731
-        async with asyncio.timeout(60), running(network, settings, reload_from=again, maker=Reluctant(network)) as one:
+        async with (
+            asyncio.timeout(60),
+            running(network, settings, reload_from=again, maker=maker_over(network, Reluctant)) as one,
+        ):
             await story(one)
 
     asyncio.run(main())
@@ -124,7 +128,7 @@ def test_given_a_configuration_that_needs_a_restart_or_none_at_all_when_reloaded
     play(tmp_path, {"a": A}, lambda: settings_of({"a": A}, tmp_path, api={"port": 1}), restart)
 
 
-class Stuck(FakeMaker):
+class Stuck(FeedMaker):
     """Makes loops whose start hangs, as on a mount that does not answer."""
 
     __slots__ = ()
@@ -140,7 +144,10 @@ def test_given_a_start_that_hangs_when_asked_to_end_then_the_service_answers_unt
 ) -> None:
     settings = settings_of({"a": A, "b": B}, tmp_path, api={"port": 0}, probes={"port": 0})
     service = Service(
-        Effective(settings=settings, origins={}), clock=SystemClock(), maker=Stuck(FakeNetwork()), reload_from=None
+        Effective(settings=settings, origins={}),
+        clock=SystemClock(),
+        maker=maker_over(FakeNetwork(), Stuck),
+        reload_from=None,
     )
     seen: list[float] = []
 
