@@ -37,6 +37,10 @@ class StaleAttemptError(DiscoveryError):
     """This attempt handed out records beyond an end that another attempt had settled; its retry stops there."""
 
 
+class WireError(DiscoveryError):
+    """What came over the network is not one of our own protocols, or does not fit what is held here."""
+
+
 class StateError(DiscoveryError):
     """A state file is held by somebody else or cannot be written."""
 

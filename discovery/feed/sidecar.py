@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from discovery.config.clock import SystemClock
 from discovery.config.logs import event_log
 from discovery.core.clock import Clock
-from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError
+from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, WireError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
@@ -22,7 +22,7 @@ from discovery.feed.carry import covers_all, with_carried
 from discovery.feed.choice import Heard, Limits, Mode, choose, embedded_loop_is_due
 from discovery.feed.reporter import Reporter
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
-from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view, flat, nested
+from discovery.feed.wire import Position, covers, decode_position, decode_view, flat, nested
 
 _T = TypeVar("_T")
 _WAIT_SECONDS = 1.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, WireError
 from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
@@ -39,10 +39,6 @@ ROW = (
 """What a partition's row holds, in this order; null is unknown."""
 _LEADERS = "leaders"
 _T = TypeVar("_T")
-
-
-class WireError(ValueError):
-    """A document that is not one of ours, or does not fit what we hold; the remedy is to ask for a whole one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

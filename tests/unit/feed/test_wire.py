@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from discovery.core.errors import WireError
 from discovery.core.model import BrokerAddress, LoopState, TopicName, Verdict
 from discovery.feed.base import AddressReport, FeedView, Interest
-from discovery.feed.wire import Position, WireError, covers, decode_position, decode_view, encode_view
+from discovery.feed.wire import Position, covers, decode_position, decode_view, encode_view
 from tests.support.fakes.feed import partition_view, tp, view_of
 
 ALL = Interest(pattern="", both_ends=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
+from discovery.core.errors import ArbiterError, LedgerFencedError, StateError, WireError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
@@ -18,7 +18,7 @@ from discovery.spark.source.cuts.ledger import Entry
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import PlannedRange
 from discovery.spark.source.cuts.server import CoordinatorServer
-from discovery.spark.source.cuts.wire import MAGIC, WireError, receive
+from discovery.spark.source.cuts.wire import MAGIC, receive
 from tests.support.fakes.feed import tp
 from tests.support.fakes.ledger import FullDisk
 from tests.support.helpers import eventually

@@ -10,12 +10,11 @@ from typing import Any
 import tenacity
 from pyspark import TaskContext
 
-from discovery.core.errors import ArbiterError
+from discovery.core.errors import ArbiterError, WireError
 from discovery.core.model import TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.wire import (
     MAGIC,
-    WireError,
     pack_ends,
     receive_frame,
     send_frame,

@@ -9,13 +9,12 @@ import socketserver
 import threading
 from typing import Any
 
-from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerFencedError, StateError
+from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerFencedError, StateError, WireError
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.rules import Batch
 from discovery.spark.source.cuts.wire import (
     MAGIC,
     TOKEN_BYTES,
-    WireError,
     pack_ends,
     receive,
     receive_frame,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from discovery.core.errors import WireError
 from discovery.core.model import TopicName, TopicPartition
 
 MAGIC = b"KDC1"
@@ -14,10 +15,6 @@ TOKEN_BYTES = 32
 MAX_FRAME_BYTES = 16 << 20
 """About 200 000 ranges in one task."""
 _LENGTH = struct.Struct("!I")
-
-
-class WireError(Exception):
-    """The peer does not speak our language, or hung up."""
 
 
 def send_frame(connection: socket.socket, message: Mapping[str, Any]) -> None:
