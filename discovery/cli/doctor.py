@@ -15,7 +15,7 @@ from discovery.doctor.diagnose import Weight, diagnose
 from discovery.doctor.inputs import described
 from discovery.doctor.picture import draw
 from discovery.doctor.processor import processor_here
-from discovery.doctor.words import document, report
+from discovery.doctor.render import document, report
 
 _RETRIES_FILE = Path("/proc/sys/net/ipv4/tcp_syn_retries")
 _DEFAULT_RETRIES = 6

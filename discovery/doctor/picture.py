@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from discovery.core.prediction.clients import NEWEST, ClientVersion, configured
 from discovery.core.prediction.forecast import Forecast, Limits
 from discovery.doctor.diagnose import Diagnosis, curve, percent
-from discovery.doctor.words import forecast_sentence, main_failure_mode
+from discovery.doctor.render import forecast_sentence, main_failure_mode
 
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 106, 62

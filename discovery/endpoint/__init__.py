@@ -1,5 +1,5 @@
 """The local bootstrap endpoint: one address on this host that leads any Kafka client to a vetted, living broker.
 
 `server.py` listens and pipes bytes; `guards.py` decides where to, by standing connections to verified brokers;
-`choice.py` (pure) says which brokers deserve a guard. `make.py` joins an endpoint and a discovery loop.
+`selection.py` (pure) says which brokers deserve a guard. `make.py` joins an endpoint and a discovery loop.
 """

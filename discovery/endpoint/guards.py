@@ -18,12 +18,12 @@ from typing import Protocol
 from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import BrokerAddress, ClusterId, Verdict
-from discovery.endpoint.choice import in_order, to_guard
 from discovery.endpoint.counting import Counts
 from discovery.endpoint.health_check import certificate, is_answering
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.names import Finding, judge, names_of
 from discovery.endpoint.race import Resolved, connect
+from discovery.endpoint.selection import in_order, to_guard
 from discovery.feed.base import FeedView
 
 _LOOK_SECONDS = 0.1

@@ -19,7 +19,7 @@ from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
-from discovery.feed.choice import Heard, Limits, Mode, choose, embedded_loop_is_due
+from discovery.feed.leading import Heard, Limits, Mode, choose, embedded_loop_is_due
 from discovery.feed.reporter import Reporter
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.feed.wire import Position, covers, decode_position, decode_view, flat, nested

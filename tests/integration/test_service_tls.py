@@ -15,8 +15,8 @@ from discovery.core.errors import ConfigError
 from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.feed.base import Interest
-from discovery.feed.choice import Limits, Mode
 from discovery.feed.embedded import EmbeddedFeed
+from discovery.feed.leading import Limits, Mode
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.feed.sidecar import SidecarFeed
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork

@@ -24,8 +24,8 @@ from discovery.core.model import (
 )
 from discovery.core.policy import Policy
 from discovery.feed.base import FeedView, Interest
-from discovery.feed.choice import Limits, Mode
 from discovery.feed.embedded import EmbeddedFeed
+from discovery.feed.leading import Limits, Mode
 from discovery.feed.service_client import ServiceClient
 from discovery.feed.sidecar import SidecarFeed
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.core.model import BrokerAddress
-from discovery.endpoint.choice import in_order, to_guard
+from discovery.endpoint.selection import in_order, to_guard
 
 ADDRESSES = st.integers(0, 15).map(lambda number: BrokerAddress(f"b{number}", 9092))
 LISTS = st.lists(ADDRESSES, unique=True)

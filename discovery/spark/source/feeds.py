@@ -46,7 +46,7 @@ def chosen_feed(options: SourceOptions) -> SourceFeed:
 
 def service_feed(options: SourceOptions, url: str) -> SourceFeed:
     """Build a feed that follows a service, with an embedded loop in reserve. See `chosen_feed`."""
-    from discovery.feed.choice import Limits  # noqa: PLC0415 - as below
+    from discovery.feed.leading import Limits  # noqa: PLC0415 - as below
     from discovery.feed.service_client import ServiceClient  # noqa: PLC0415 - as below
     from discovery.feed.sidecar import SidecarFeed  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from discovery.doctor.diagnose import Weight, diagnose, percent
 from discovery.doctor.facts import Facts, Seen, failure_mode_of
 from discovery.doctor.inputs import Described, described
 from discovery.doctor.picture import draw
-from discovery.doctor.words import document, report
+from discovery.doctor.render import document, report
 from tests.support.faults import refused_port
 
 LIST = "b1:9092,b2:9092"

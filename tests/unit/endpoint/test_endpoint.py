@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, Verdict
-from discovery.endpoint.choice import in_order, to_guard
 from discovery.endpoint.counting import LIMIT, NO_UPSTREAM
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.endpoint.names import covers, judge
 from discovery.endpoint.race import Resolved
+from discovery.endpoint.selection import in_order, to_guard
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import AddressReport, FeedView
 from tests.support.faults import black_hole

@@ -8,7 +8,7 @@ import pytest
 from discovery.core.model import Generation, LoopState, TopicId, TopicName, TopicPartition
 from discovery.feed.base import FeedView, PartitionView
 from discovery.feed.carry import covers_all, with_carried
-from discovery.feed.choice import Heard, Limits, Mode, choose, embedded_loop_is_due
+from discovery.feed.leading import Heard, Limits, Mode, choose, embedded_loop_is_due
 
 INF = float("inf")
 LIMITS = Limits(silence_seconds=3.0, age_seconds=10.0, return_seconds=2.0)

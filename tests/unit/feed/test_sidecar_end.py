@@ -8,7 +8,7 @@ import pytest
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.feed.base import Interest
-from discovery.feed.choice import Limits
+from discovery.feed.leading import Limits
 from discovery.feed.service_client import ServiceClient
 from discovery.feed.sidecar import SidecarFeed
 from tests.support.fakes.feed import ScriptedFeed
