@@ -1,21 +1,18 @@
 """Joins an endpoint and a discovery loop."""
 
-import asyncio
-import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
 
 from discovery.config.client.options import ClientOptions
 from discovery.config.logs import event_log
 from discovery.config.settings import EndpointSettings, Settings
+from discovery.config.threads import in_thread
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
@@ -33,7 +30,6 @@ from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.demand import nothing
 
-_T = TypeVar("_T")
 _log = event_log("discovery.endpoint")
 
 
@@ -170,7 +166,7 @@ class KafkaProver:
 
     async def prove(self, address: BrokerAddress, cluster_id: ClusterId) -> str | None:
         """See `Prover.prove`."""
-        outcome = await in_daemon_thread(lambda: self._vet(address))
+        outcome = await in_thread(lambda: self._vet(address))
         if outcome is None or outcome.tcp_only:
             return "it gave no answer that proves its cluster"
         if outcome.failure is not None:
@@ -189,29 +185,3 @@ class KafkaProver:
             on_outcome=judged.append,
         )
         return judged[0] if judged else None
-
-
-async def in_daemon_thread(work: Callable[[], _T]) -> _T:
-    """Run something that blocks; a thread of its own, for a pool's would hold up the end of the process."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
-
-    def tell(result: _T | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = work()
-        except Exception as error:  # noqa: BLE001 - handed over, not swallowed
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, result, failure)
-
-    threading.Thread(target=run, name="endpoint proof", daemon=True).start()
-    return await future

@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from discovery.config.logs import event_log
+from discovery.config.threads import in_thread
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.service.app import api_app, probe_app
 from discovery.service.health import live, ready
@@ -22,7 +23,6 @@ from discovery.service.listener import Listener
 from discovery.service.metrics import registry
 from discovery.service.notify import Notifier
 from discovery.service.service import Service
-from discovery.service.workers import in_thread
 
 _ANSWER_SECONDS = 1.5
 """How long running requests may take once the end was asked for."""

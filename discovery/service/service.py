@@ -12,6 +12,7 @@ from discovery.config.logs import event_log, set_level
 from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
 from discovery.config.settings import Settings
+from discovery.config.threads import in_thread
 from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.core.model import LoopState
@@ -25,7 +26,7 @@ from discovery.service.consumers import Registry
 from discovery.service.health import ClusterHealth
 from discovery.service.hub import Hub, Waiters
 from discovery.service.listener import Listener
-from discovery.service.workers import SingleFlight, Workers, in_thread
+from discovery.service.workers import SingleFlight, Workers
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
 
