@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ _OURS = ("discovery", "kafka_discovery")
 _THEIRS = ("uvicorn", "asyncio")
 _COLORS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
 _PLAIN = "\x1b[0m"
+_NEEDS_QUOTES = re.compile(r"[\s=\"']|^$")
 _LOGGINGS_OWN = frozenset({"exc_info", "stack_info", "stacklevel"})
 
 
@@ -89,4 +91,9 @@ def current_level() -> str:
 
 
 def _text(event: str, facts: MutableMapping[str, Any]) -> str:
-    return " ".join([event, *(f"{name}={value!r}" for name, value in sorted(facts.items()))])
+    return " ".join([event, *(f"{name}={_shown(value)}" for name, value in sorted(facts.items()))])
+
+
+def _shown(value: object) -> str:
+    """Return a value as it is searched for: a word as it stands, anything else quoted."""
+    return value if isinstance(value, str) and not _NEEDS_QUOTES.search(value) else repr(value)
