@@ -8,11 +8,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import NATIVE, OURS, Watched, fill, load, make_producer, running_query, spark_session, summary
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    Watched,
+    fill,
+    load,
+    make_producer,
+    run_cases,
+    running_query,
+    spark_session,
+    summary,
+)
 from discovery.config.client.options import ClientOptions
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, Verdict
@@ -23,7 +34,7 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
 from tests.support.faults import black_hole, refused_port
-from tests.support.results import environment, say, write_result
+from tests.support.results import say
 
 ADDITIONS = 24
 PAIRS = 3
@@ -354,18 +365,5 @@ CASES: dict[str, Callable[[], Result]] = {
 }
 
 
-def main(names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named, and write `build/bench/core.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.core: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {"environment": environment()}
-    for name in names or CASES:
-        print(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}", flush=True)
-        result[name] = CASES[name]()
-        path = write_result("core", result)
-    print(f"wrote {path}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_cases("core", CASES, sys.argv[1:])

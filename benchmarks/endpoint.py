@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.harness import load_noted, summary
+from benchmarks.harness import run_cases, summary
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, Verdict
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.race import Resolved
@@ -25,7 +25,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.endpoint import endpoint_to
 from tests.support.faults import black_hole
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 
 ROUNDS = 300
 CONNECTIONS = 1_000
@@ -285,18 +285,5 @@ def _times(seen: dict[str, float]) -> str:
     return f"p50 {seen['p50']:.2f} ms, p99 {seen['p99']:.2f} ms"
 
 
-def main() -> None:
-    result = kept_result("endpoint")
-    for name in sys.argv[1:] or CASES:
-        say(f"-- {name}")
-        case: Result = {}
-        with load_noted(case):
-            case.update(CASES[name]())
-        result[name] = case
-        result["environment"] = environment()
-        write_result("endpoint", result)
-    print(json.dumps(result, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    run_cases("endpoint", CASES, sys.argv[1:])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.launch.python import worker_python
 from tests.support.processes import wait_or_kill
+from tests.support.results import environment, kept_result, say, write_result
 
 OURS, NATIVE = "kafka-discovery", "kafka"
 
@@ -173,19 +174,26 @@ def make_producer(bootstrap: str, **options: Any) -> Producer:
     )
 
 
-def fill(bootstrap: str, topic: str, partitions: int, per_partition: int, *, size: int = 100) -> None:
-    """Write `per_partition` records to each partition and wait for all acknowledgements."""
-    producer = make_producer(bootstrap)
-    for number in range(partitions * per_partition):
+def fill(bootstrap: str, topic: str, partitions: int, per_partition: int) -> None:
+    """Write `per_partition` records of 100 bytes to each partition and wait for all acknowledgements."""
+    numbers = range(partitions * per_partition)
+    produce_all(bootstrap, topic, ({"value": b"x" * 100, "partition": number % partitions} for number in numbers))
+
+
+def produce_all(bootstrap: str, topic: str, records: Iterable[dict[str, Any]]) -> None:
+    """Write records, each the arguments of `produce`, and wait for all acknowledgements."""
+    producer = make_producer(bootstrap, **{"queue.buffering.max.messages": 1_000_000})
+    for number, record in enumerate(records):
         while True:
             try:
-                producer.produce(topic, b"x" * size, partition=number % partitions)
+                producer.produce(topic, **record)
                 break
             except BufferError:
-                producer.poll(0.1)
-    left = producer.flush(120)
-    if left:
-        raise SystemExit(f"{left} records of the load were not acknowledged in 120 s")
+                producer.poll(0.05)
+        if number % 1_000 == 0:
+            producer.poll(0)
+    if left := producer.flush(120):
+        raise SystemExit(f"{left} records were not acknowledged in 120 s")
 
 
 def summary(values: Sequence[float]) -> dict[str, float | int | list[float]]:
@@ -210,3 +218,22 @@ def load_noted(result: dict[str, Any]) -> Iterator[None]:
     before = os.getloadavg()[0]
     yield
     result["load_average"] = [round(before, 1), round(os.getloadavg()[0], 1)]
+
+
+def refuse_unknown(benchmark: str, cases: Collection[str], names: Sequence[str]) -> None:
+    """End with one line where a name is no case."""
+    if unknown := [name for name in names if name not in cases]:
+        raise SystemExit(f"benchmarks.{benchmark}: {unknown[0]!r} is no case; there are: {', '.join(cases)}")
+
+
+def run_cases(benchmark: str, cases: Mapping[str, Callable[[], dict[str, Any]]], names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends."""
+    refuse_unknown(benchmark, cases, names)
+    result = {**kept_result(benchmark), "environment": environment()}
+    for name in names or cases:
+        say(f"-- {name}")
+        load: dict[str, Any] = {}
+        with load_noted(load):
+            found = cases[name]()
+        result[name] = found | load
+        say(f"wrote {write_result(benchmark, result)}")

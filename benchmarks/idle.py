@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.empty_source import NAME as EMPTY
 from benchmarks.empty_source import EmptySource
-from benchmarks.harness import NATIVE, OURS, Watched, fill, load_noted, running_query, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, Watched, fill, run_cases, running_query, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.family import cpu_seconds, descendants, jvm_of
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 from tests.support.service import ServiceProcess, serve_arguments
 
 STARTS = 6
@@ -305,21 +305,5 @@ trigger interval it asks as fast as it is answered. Where fewer queries ran than
 for Spark to start so many Python processes in the 15 s it gives each."""
 
 
-def main(names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named, and write `build/bench/idle.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.idle: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {**kept_result("idle"), "environment": environment()}
-    for name in names or CASES:
-        print(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}", flush=True)
-        load: Result = {}
-        with load_noted(load):
-            result[name] = CASES[name]()
-        result[name] |= load
-        path = write_result("idle", result)
-    print(f"wrote {path}")
-
-
 if __name__ == "__main__":
-    once(*sys.argv[2:]) if sys.argv[1:2] == ["once"] else main(sys.argv[1:])
+    once(*sys.argv[2:]) if sys.argv[1:2] == ["once"] else run_cases("idle", CASES, sys.argv[1:])

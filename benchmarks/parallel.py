@@ -10,18 +10,19 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from benchmarks.harness import NATIVE, OURS, fill, load_noted, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, fill, run_cases, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 
 PARTITIONS, BROKERS, SLOTS = 120, 3, 8
 PAIRS = 3
@@ -123,20 +124,5 @@ def _line(name: str, found: Result) -> str:
     return f"| {' | '.join([name, *seconds, ratios, load])} |"
 
 
-def main(names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named, and write `build/bench/parallel.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.parallel: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {**kept_result("parallel"), "environment": environment()}
-    for name in names or CASES:
-        load: Result = {}
-        with load_noted(load):
-            found = run(name)
-        result[name] = found | load
-        path = write_result("parallel", result)
-    print(f"wrote {path}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_cases("parallel", {name: partial(run, name) for name in CASES}, sys.argv[1:])

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import NATIVE, OURS, fill, load_noted, running_query, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, fill, load_noted, refuse_unknown, running_query, spark_session, summary
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -221,9 +221,7 @@ _REAL_TEXT = (
 
 def main(names: Sequence[str]) -> None:
     """Run the named cases, all if none is named, and write `build/bench/planning.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.planning: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
+    refuse_unknown("planning", CASES, names)
     result: Result = {**kept_result("planning"), "environment": environment()}
     loads = result.setdefault("load_average", {})
     for name in names or CASES:

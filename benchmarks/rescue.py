@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import fill, load, load_noted
+from benchmarks.harness import fill, load, run_cases
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise.classify import classify
 from tests.support.endpoint import endpoint_to
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 
 TOPIC = "events"
 PARTITIONS = 6
@@ -335,19 +335,6 @@ def _after(seconds: float | None) -> str:
     return "never" if seconds is None else f"after {seconds} s"
 
 
-def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the jobs end with us
-    result = kept_result("rescue")
-    for name in sys.argv[1:] or CASES:
-        say(f"-- {name}")
-        case: Result = {}
-        with load_noted(case):
-            case.update(CASES[name]())
-        result[name] = case
-        result["environment"] = environment()
-        write_result("rescue", result)
-    print(json.dumps(result, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the jobs end with us
+    run_cases("rescue", CASES, sys.argv[1:])

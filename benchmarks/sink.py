@@ -21,14 +21,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.empty_sink import NAME as EMPTY
 from benchmarks.empty_sink import EmptySink
-from benchmarks.harness import NATIVE, OURS, load_noted, make_producer, spark_session, summary
+from benchmarks.harness import (
+    NATIVE,
+    OURS,
+    make_producer,
+    produce_all,
+    refuse_unknown,
+    run_cases,
+    spark_session,
+    summary,
+)
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.sink import with_lanes
 from tests.chaos.sink.collect import stable_ends
 from tests.chaos.sink.processes import start_attempt
 from tests.chaos.sink.spark import Fault, SparkSeed, armed_driver
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 from tests.support.sink import Sink
 from tests.support.spark.standalone import standalone
 
@@ -82,19 +91,9 @@ def throughput(name: str, cluster: LocalKafka, spark: SparkSession) -> Result:
 
 
 def _fill(servers: str, topic: str, load: Load) -> None:
-    producer = make_producer(servers, **{"queue.buffering.max.messages": 1_000_000})
     value = bytes(i % 251 for i in range(load.value_bytes))
-    for number in range(load.rows):
-        while True:
-            try:
-                producer.produce(topic, value, str(number).encode(), number % LANES)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 1_000 == 0:
-            producer.poll(0)
-    if left := producer.flush(120):
-        raise SystemExit(f"{left} records were not acknowledged in 120 s")
+    records = ({"value": value, "key": str(n).encode(), "partition": n % LANES} for n in range(load.rows))
+    produce_all(servers, topic, records)
 
 
 def _copied(spark: SparkSession, servers: str, source: str, target: str, *, sink: str, load: Load) -> float:
@@ -377,20 +376,10 @@ CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
 
 
 def main(names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named, and write `build/bench/sink.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.sink: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {**kept_result("sink"), "environment": environment()}
-    path = Path()
+    """Run the cases on one cluster and one session."""
+    refuse_unknown("sink", CASES, names)
     with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster, spark_session(native=True) as spark:
-        for name in names or CASES:
-            load: Result = {}
-            with load_noted(load):
-                found = CASES[name](cluster, spark)
-            result[name] = found | load
-            path = write_result("sink", result)
-    print(f"wrote {path}")
+        run_cases("sink", {name: partial(case, cluster, spark) for name, case in CASES.items()}, names)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import NATIVE, OURS, load_noted, make_producer, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, produce_all, run_cases, spark_session, summary
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import say
 
 PAIRS = 6
 """The first is cold."""
@@ -74,23 +75,6 @@ CASES = {
 }
 
 
-def fill(bootstrap: str, topic: str, case: Case) -> None:
-    """Write the records as a plain producer would: no key, no partition, no compression."""
-    producer = make_producer(bootstrap, **{"queue.buffering.max.messages": 1_000_000})
-    value = bytes(i % 251 for i in range(case.value_bytes))
-    for number in range(case.rows):
-        while True:
-            try:
-                producer.produce(topic, value)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 1_000 == 0:
-            producer.poll(0)
-    if left := producer.flush(120):
-        raise SystemExit(f"{left} records were not acknowledged in 120 s")
-
-
 def read(spark: SparkSession, bootstrap: str, topic: str, source: str, case: Case) -> dict[str, float]:
     """Run one bounded query over the whole topic into `noop`; rows a second with its start and of its batches alone."""
     began = time.monotonic()
@@ -134,7 +118,9 @@ def run(case: Case, name: str) -> Result:
         spark_session(native=True, settings=case.settings) as spark,
     ):
         cluster.create_topic("events", case.partitions, replication_factor=1)
-        fill(cluster.bootstrap_servers, "events", case)
+        # As a plain producer would: no key, no partition, no compression.
+        value = bytes(i % 251 for i in range(case.value_bytes))
+        produce_all(cluster.bootstrap_servers, "events", ({"value": value} for _ in range(case.rows)))
         for number in range(PAIRS):
             for source in (OURS, NATIVE) if number % 2 else (NATIVE, OURS):
                 taken[source].append(read(spark, cluster.bootstrap_servers, "events", source, case))
@@ -207,20 +193,5 @@ def chart(result: Result) -> str:
     return strips("Million rows a second while a batch runs, each warm run", rows, unit="M/s")
 
 
-def main(names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named, and write `build/bench/throughput.json` after each."""
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"benchmarks.throughput: {unknown[0]!r} is no case; there are: {', '.join(CASES)}")
-    result: Result = {**kept_result("throughput"), "environment": environment()}
-    for name in names or CASES:
-        load: Result = {}
-        with load_noted(load):
-            found = run(CASES[name], name)
-        result[name] = found | load
-        path = write_result("throughput", result)
-    print(f"wrote {path}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_cases("throughput", {name: partial(run, case, name) for name, case in CASES.items()}, sys.argv[1:])
