@@ -228,10 +228,6 @@ bench-peers: setup ## Ours beside Spark's own source and Flink's two, 15 cases b
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.report
 
-.PHONY: soak-source
-soak-source: setup ## Memory, threads and files of the source over 30 minutes of moving leaders
-	$(BIN)/python -m benchmarks.soak
-
 .PHONY: soak
 soak: setup ## The service for an hour under faults drawn from a seed: what grows, with confidence; no JVM (MINUTES=60 SEED=1)
 	$(BIN)/python -m tests.chaos.service.soak $(or $(MINUTES),60) $(or $(SEED),1)
