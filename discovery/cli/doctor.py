@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.core.errors import KafkaUnreachableError
 from discovery.core.policy import Policy
 from discovery.core.prediction.clients import ClientKind
 from discovery.doctor.diagnose import Weight, diagnose
 from discovery.doctor.inputs import described
-from discovery.doctor.picture import draw
 from discovery.doctor.processor import processor_here
 from discovery.doctor.render import document, report
 
@@ -35,7 +34,6 @@ def doctor(  # noqa: PLR0917 - typer's options
     kind: Annotated[
         ClientKind, typer.Option("--kind", help="admin: finds partitions for Spark and Flink; consumer: reads.")
     ] = ClientKind.ADMIN,
-    picture: Annotated[_File, typer.Option("--picture", help="Write the picture there (SVG).")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.5, max=60, help="Seconds each stage may take.")] = 3.0,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -61,8 +59,6 @@ def doctor(  # noqa: PLR0917 - typer's options
     )
     facts = replace(examine(what.addresses, what.options, limits), processor=processor_here())
     diagnosis = diagnose(facts, what)
-    if picture is not None:
-        _write(picture, draw(diagnosis))
     if as_json:
         typer.echo(json.dumps(document(diagnosis), indent=2))
     else:
@@ -80,12 +76,3 @@ def system_connect_seconds() -> float:
     except (OSError, ValueError):
         retries = _DEFAULT_RETRIES
     return float(2 ** (retries + 1) - 1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"--picture: {path} cannot be written: {error.strerror}; name a file in a folder that exists"
-        ) from error

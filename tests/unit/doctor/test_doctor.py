@@ -1,8 +1,7 @@
-"""What describes a client, the report, the picture; without a cluster."""
+"""What describes a client, the report; without a cluster."""
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +14,6 @@ from discovery.core.prediction.forecast import FailureMode
 from discovery.doctor.diagnose import Weight, diagnose, percent
 from discovery.doctor.facts import Facts, Seen, failure_mode_of
 from discovery.doctor.inputs import Described, described
-from discovery.doctor.picture import draw
 from discovery.doctor.render import document, report
 from tests.support.faults import refused_port
 
@@ -118,7 +116,7 @@ def plain(bootstrap: str = LIST, version: str = "3.9") -> Described:
 
 @pytest.mark.parametrize("mode", [None, *FailureMode])
 @pytest.mark.parametrize("version", ["2.6", "4.1"])
-def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_be_made(
+def test_given_any_fate_of_a_list_when_reported_then_text_and_json_can_be_made(
     mode: FailureMode | None, version: str
 ) -> None:
     for fates in ((None, mode), (mode, mode), (mode,)):
@@ -126,8 +124,6 @@ def test_given_any_fate_of_a_list_when_reported_then_text_json_and_picture_can_b
         found = diagnose(facts, plain(version=version))
         assert "=None" not in report(found).plain
         json.dumps(document(found))
-        svg = ET.fromstring(draw(found))  # noqa: S314 - our own text
-        assert svg.tag.endswith("svg")
 
 
 def test_given_verdicts_when_a_client_meets_them_then_each_has_its_death() -> None:
@@ -146,17 +142,15 @@ def test_given_probabilities_when_written_then_none_is_rounded_to_never_or_alway
     ]  # fmt: skip
 
 
-def test_given_a_refusing_address_when_the_command_runs_then_it_reports_and_exits_3(tmp_path: Path) -> None:
-    picture = tmp_path / "p.svg"
+def test_given_a_refusing_address_when_the_command_runs_then_it_reports_and_exits_3() -> None:
     with refused_port() as address:
-        arguments = ["doctor", "--bootstrap", address, "--timeout", "1", "--picture", str(picture)]
+        arguments = ["doctor", "--bootstrap", address, "--timeout", "1"]
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 3, done.output
         assert "The one address of the list is dead" in done.output
         reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (reported["weight"], reported["listed"][0]["failed_stage"]) == ("grave", "connection")
-    assert "<svg" in picture.read_text()
-    wrong = CliRunner().invoke(app, ["doctor", "--bootstrap", "b1:9092", "--picture", "x", "--client-version", "x"])
+    wrong = CliRunner().invoke(app, ["doctor", "--bootstrap", "b1:9092", "--client-version", "x"])
     assert isinstance(wrong.exception, ConfigError)
 
 
