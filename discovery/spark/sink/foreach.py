@@ -18,6 +18,7 @@ from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.public import with_lanes
 from discovery.spark.sink.spark_writers import QUERY_ID
+from discovery.spark.sink.stops import stoppable
 
 _COLUMNS = ("key", "value", "topic", "partition", "headers", LANE)
 _COPIED = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
@@ -50,7 +51,7 @@ def exactly_once(
         laned = with_lanes(batch if transform is None else transform(batch), by, lanes=parsed.lanes)
         write_batch(laned.select(*[name for name in _COLUMNS if name in laned.columns]), batch_id, options)
 
-    return write
+    return stoppable(write)
 
 
 def exactly_once_by_offset(
@@ -88,7 +89,7 @@ def exactly_once_by_offset(
         topic_id = TopicAdmin(Access(parsed.client.connection, living())).topic_id(TopicName(source_topic))
         write_batch(ordered, batch_id, {**options, BY_OFFSET: f"{source_topic} {topic_id}"})
 
-    return write
+    return stoppable(write)
 
 
 def write_batch(laned: DataFrame, batch_id: int, options: Mapping[str, str]) -> None:

@@ -191,7 +191,8 @@ def _confirm(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> 
 def _aborted(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
     forget(plan.options)
     there = sum(message is not None for message in messages)
-    _log.warning(
+    # Why it failed says the query; a batch that was cancelled by a stop is no failure.
+    _log.info(
         "sinkId %r: %s failed after %d of its lanes were committed; its replay writes the others",
         plan.options.sink_id, what, there,
     )  # fmt: skip
