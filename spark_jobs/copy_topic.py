@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,7 +18,9 @@ from discovery.spark.jobs.arguments import Job, Parser, add_common, job_of, posi
 from discovery.spark.jobs.running import run_job, timed
 from discovery.spark.sink.foreach import exactly_once_by_offset
 from discovery.spark.sink.options import marker_group
-from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET
+from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
+
+_NO_HEADERS = "cast(array() AS array<struct<key: string, value: binary>>)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +46,16 @@ def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
     parser = Parser(
         prog="copy_topic", description="Copy a topic, filtered and enriched, exactly once.", allow_abbrev=False
     )
-    add_common(parser, sink_id="copy")
+    add_common(parser, sink_id="copy", dead_letters="none, they end the job")
     parser.add_argument(
         "--where", metavar="SQL", help="keep records of which this is true: text, key, topic, partition, offset"
     )
-    parser.add_argument("--header", action="append", default=[], metavar="NAME=SQL", help="add a header to each record")
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME=SQL", help="add a header to a record's own"
+    )
     parser.add_argument("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
     parser.add_argument(
-        "--fail-after", metavar="N", help="fail on purpose at the Nth record of a partition: the recovery exercise"
+        "--fail-after", metavar="N", help="fail on purpose after the Nth record of this run: the recovery exercise"
     )
     given = parser.parse_args(arguments)
     headers = tuple(tuple(text.split("=", 1)) for text in given.header)
@@ -71,22 +75,25 @@ def transformed(options: CopyOptions) -> Callable[[DataFrame], DataFrame]:
 
     Runs: driver; plans only.
     """
+    read = 0
 
     def transform(batch: DataFrame) -> DataFrame:
+        nonlocal read
         text = batch.withColumn("text", F.col("value").cast("string"))
         keep = F.coalesce(F.expr(options.where), F.lit(False)) if options.where else F.lit(True)
         if options.fail_after is not None:
-            # By offset, so that it is exactly there in any partition, however the batches are cut.
+            number = F.row_number().over(Window.orderBy(SOURCE_PARTITION, SOURCE_OFFSET)) + read
             broken = F.raise_error(F.lit(f"--fail-after {options.fail_after}: broke down on purpose")).cast("boolean")
-            keep = F.when(F.col(SOURCE_OFFSET) >= options.fail_after, broken).otherwise(keep)
-        shaped = text.withColumn(KEEP, keep)
-        if options.add:
-            added = [
-                F.struct(F.lit(name).alias("key"), F.expr(sql).cast("string").cast("binary").alias("value"))
-                for name, sql in options.add
-            ]
-            shaped = shaped.withColumn("headers", F.array(*added))
-        return shaped
+            text = text.withColumn("__number", number)
+            keep = F.when(F.col("__number") > options.fail_after, broken).otherwise(keep)
+            read += batch.count()
+        added = [
+            F.struct(F.lit(name).alias("key"), F.expr(sql).cast("string").cast("binary").alias("value"))
+            for name, sql in options.add
+        ]
+        # Without a header of its own a record's are null.
+        headers = F.concat(F.coalesce("headers", F.expr(_NO_HEADERS)), F.array(*added)) if added else F.col("headers")
+        return text.withColumns({KEEP: keep, "headers": headers})
 
     return transform
 
@@ -102,6 +109,7 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
     job = options.job
     source = {
         **job.source,
+        "includeHeaders": "true",
         # Only where there is no checkpoint, or no longer: go on where the target ends.
         "startingOffsets": "committed",
         "startingOffsetsFallback": job.starting_offsets,
@@ -109,7 +117,10 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
     }
     if options.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    write = exactly_once_by_offset({**job.sink, "topic": job.output_topic}, job.topic, transformed(options))
+    sink = {**job.sink, "topic": job.output_topic}
+    if job.dead_letter_topic is not None:
+        sink |= {"onBadRecord": "dead-letter", "deadLetterTopic": job.dead_letter_topic}
+    write = exactly_once_by_offset(sink, job.topic, transformed(options))
     frame = session.readStream.format("kafka-discovery").options(**source).load()
     writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
     return timed(writer.option("checkpointLocation", job.checkpoint), job).start()

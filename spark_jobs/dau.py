@@ -5,6 +5,7 @@ Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka 
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -12,8 +13,9 @@ from pyspark.sql import DataFrame
 from discovery.spark.jobs import running
 from discovery.spark.jobs.dau_kafka import kafka_writer, sink_of
 from discovery.spark.jobs.dau_options import DauOptions, KafkaOutput, parse_arguments
-from discovery.spark.jobs.dau_query import BatchWriter, make_session, read_records, start_query
+from discovery.spark.jobs.dau_query import BatchWriter, make_session, read_records, start_query, tables_of
 from discovery.spark.jobs.dau_store import DauStore
+from discovery.spark.jobs.folder import FolderOutput, FolderWriter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +38,9 @@ def run(options: DauOptions) -> None:
     writer = _writer(options)
     try:
         running.run_in(
-            make_session(options),
-            options.progress_file,
+            "dau",
+            lambda: make_session(options),
+            options.watching,
             lambda session: start_query(read_records(session, options), writer, options),
         )
     except StreamingQueryException:
@@ -56,10 +59,13 @@ def _writer(options: DauOptions) -> "BatchWriter | Callable[[DataFrame, int], No
             {"--topic": options.topic, **topics} if output.create_topics else topics,
             create=output.create_topics,
         )
-        return kafka_writer(options.bootstrap_servers, output)
-    store = DauStore(output)
+        return kafka_writer(options.bootstrap_servers, output, time_zone=options.time_zone)
+    shape = partial(tables_of, time_zone=options.time_zone)
+    if isinstance(output, FolderOutput):
+        return FolderWriter(output, shape, checkpoint=options.checkpoint)
+    store = DauStore(output, options.checkpoint)
     store.create()
-    return BatchWriter(store)
+    return BatchWriter(store, time_zone=options.time_zone)
 
 
 if __name__ == "__main__":

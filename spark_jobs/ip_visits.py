@@ -2,8 +2,8 @@
 
 Reads an access log topic: JSON objects with `ip` and `ts`, or lines as web servers write them (common log format).
 Writes `{"ip": …, "window_start": …, "window_end": …, "visits": …}` under the key `IP|WINDOW_START`; the last record
-of a key is its total, and each total is there once. Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong
-options, 3 Kafka unreachable.
+of a key is its total, and each total is there once. What is no visit goes to the dead letters in the same transactions.
+Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka unreachable.
 """
 
 import sys
@@ -16,15 +16,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
-from discovery.spark.jobs.arguments import Job, Parser, add_common, job_of
+from discovery.spark.jobs import letters
+from discovery.spark.jobs.arguments import Job, Parser, add_clock, add_common, clock_of, job_of
+from discovery.spark.jobs.letters import LETTER, Clock, marked
 from discovery.spark.jobs.running import run_job, timed
 from discovery.spark.sink import exactly_once
 
 _LOG_LINE = r"^(\S+) \S+ \S+ \[([^\]]+)\] "
 _LOG_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
-_EARLIEST = "2000-01-01 00:00:00"
-_MAX_AHEAD = "INTERVAL 1 DAY"
 _MOST_CHARACTERS = 64
+_CLOCK = Clock(allowed_lateness_seconds=3_600.0, skew_seconds=300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,12 @@ class VisitsOptions:
 
     job: Job
     window_seconds: float = 60.0
-    allowed_lateness_seconds: float = 3_600.0
+    clock: Clock = _CLOCK
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Where records go that are no visits."""
+        return self.job.dead_letter_topic or self.job.output_topic
 
 
 def parse_arguments(arguments: Sequence[str]) -> VisitsOptions:
@@ -46,51 +52,54 @@ def parse_arguments(arguments: Sequence[str]) -> VisitsOptions:
     Runs: main thread.
     """
     parser = Parser(prog="ip_visits", description="Count visits per IP address and window.", allow_abbrev=False)
-    add_common(parser, sink_id="ip-visits")
+    add_common(parser, sink_id="ip-visits", dead_letters="the output's")
     parser.add_argument("--window", default="1 minute", metavar="TIME", help="length of a window (default: 1 minute)")
-    parser.add_argument(
-        "--allowed-lateness", default="1 hour", metavar="TIME", help="how late a visit may come (default: 1 hour)"
-    )
+    add_clock(parser, lateness="1 hour")
     given = parser.parse_args(arguments)
     window = duration_option(given.window, option="--window")
     if window < 1:
         raise ConfigError(f"--window: {given.window!r} is shorter than a second")
-    return VisitsOptions(
-        job=job_of(given),
-        window_seconds=window,
-        allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
-    )
+    return VisitsOptions(job=job_of(given), window_seconds=window, clock=clock_of(given))
 
 
 def visits(records: DataFrame, options: VisitsOptions) -> DataFrame:
-    """Count visits per address and window; records that are none are left out, and counted as `malformed`.
+    """Count visits per address and window; each record that is none becomes a group of its own.
 
     Args:
-        records: A column `value`, as a Kafka source has it; session time zone UTC.
-        options: Window and lateness.
+        records: Columns `value`, `topic`, `partition`, `offset`, as a Kafka source has them; session time zone UTC.
+        options: Window and clock.
 
     Returns:
-        `window_start, window_end, ip, visits`; use it in update mode.
+        `window_start, window_end, ip, visits` and those of a dead letter, see `letters`; use it in update mode.
 
     Runs: driver (plans only).
     """
+    timed = marked(_classified(records, options.clock), options.clock)
+    keyed = timed.records.select(timed.event_time(F.col("at"), "at"), "ip", *LETTER)
+    length = f"{int(options.window_seconds * 1_000)} milliseconds"
+    counted = keyed.groupBy(F.window("at", length), "ip", *LETTER).agg(F.count("*").alias("visits"))
+    window = [F.col(f"window.{end}").alias(f"window_{end}") for end in ("start", "end")]
+    return counted.select(*window, "ip", "visits", *LETTER)
+
+
+def _classified(records: DataFrame, clock: Clock) -> DataFrame:
+    """Give each record its address and time, or the reason why it is no visit."""
     text = F.col("value").cast("string")
     json = F.try_parse_json(text)
     line = text.rlike(_LOG_LINE)
-    ip = F.when(line, F.regexp_extract(text, _LOG_LINE, 1)).otherwise(F.try_variant_get(json, "$.ip", "string"))
-    parsed = records.select(F.trim(ip).alias("ip"), _time(text, json, line).alias("ts"))
-    ip_is_sound = F.length("ip").between(1, _MOST_CHARACTERS)
-    ts_is_sound = F.col("ts").between(F.lit(_EARLIEST).cast("timestamp"), F.current_timestamp() + F.expr(_MAX_AHEAD))
-    is_sound = F.coalesce(ip_is_sound & ts_is_sound, F.lit(False))
-    kept = parsed.observe("records", F.count(F.lit(1)).alias("all"), F.count_if(~is_sound).alias("malformed")).where(
-        is_sound
+    found = F.when(line, F.regexp_extract(text, _LOG_LINE, 1)).otherwise(F.try_variant_get(json, "$.ip", "string"))
+    ip, moment = F.trim(found), _time(text, json, line)
+    has_ip = F.coalesce(F.length(ip).between(1, _MOST_CHARACTERS), F.lit(False))
+    reason = (
+        F.when(F.col("value").isNull() | (F.length("value") == 0), "empty record")
+        .when(~line & json.isNull(), "neither JSON nor a line of a log")
+        .when(~has_ip, f"ip is missing, or longer than {_MOST_CHARACTERS} characters")
+        .when(moment.isNull(), "ts is not a timestamp")
+        .otherwise(clock.problem(moment))
     )
-    lateness = f"{int(options.allowed_lateness_seconds * 1_000)} milliseconds"
-    length = f"{int(options.window_seconds * 1_000)} milliseconds"
-    counted = kept.withWatermark("ts", lateness).groupBy(F.window("ts", length), "ip").agg(F.count("*").alias("visits"))
-    return counted.select(
-        F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "ip", "visits"
-    )
+    kept = F.when(reason.isNull(), ip)
+    columns = ["topic", "partition", "offset", "value"]
+    return records.select(*columns, kept.alias("ip"), moment.alias("ts"), reason.alias("reason"))
 
 
 def _time(text: Column, json: Column, line: Column) -> Column:
@@ -103,17 +112,19 @@ def _time(text: Column, json: Column, line: Column) -> Column:
     )
 
 
-def shaped(counted: DataFrame) -> DataFrame:
-    """Return what is written: one record per address and window whose total changed.
+def shaped(counted: DataFrame, options: VisitsOptions) -> DataFrame:
+    """Return what is written: one record per address and window whose total changed, and the dead letters.
 
     Runs: driver (plans only).
     """
-    start = F.date_format("window_start", "yyyy-MM-dd'T'HH:mm:ss'Z'")
-    end = F.date_format("window_end", "yyyy-MM-dd'T'HH:mm:ss'Z'")
-    return counted.select(
-        F.concat_ws("|", "ip", start).alias("key"),
-        F.to_json(F.struct("ip", start.alias("window_start"), end.alias("window_end"), "visits")).alias("value"),
-    )
+    start, end = (F.date_format(f"window_{side}", "yyyy-MM-dd'T'HH:mm:ss'Z'") for side in ("start", "end"))
+    total = {
+        "key": F.concat_ws("|", "ip", start),
+        "value": F.to_json(F.struct("ip", start.alias("window_start"), end.alias("window_end"), "visits")),
+        "topic": F.lit(options.job.output_topic),
+    }
+    is_visit, letter = F.col("reason").isNull(), letters.shaped(options.dead_letter_topic)
+    return counted.select(*[F.when(is_visit, total[name]).otherwise(letter[name]).alias(name) for name in total])
 
 
 def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery:
@@ -125,7 +136,7 @@ def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery
     Runs: driver, once; returns when the query is planned.
     """
     job = options.job
-    write = exactly_once({**job.sink, "topic": job.output_topic}, "key", transform=shaped)
+    write = exactly_once(job.sink, "key", transform=lambda counted: shaped(counted, options))
     records = session.readStream.format("kafka-discovery").options(**job.source).load()
     writer = visits(records, options).writeStream.queryName(f"ip-visits-{job.topic}").outputMode("update")
     return timed(writer.option("checkpointLocation", job.checkpoint).foreachBatch(write), job).start()

@@ -1,28 +1,36 @@
 """The DAU query on real Spark: exact counts, dead letters, replays. Records come from files shaped like Kafka's."""
 
 import base64
+import hashlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.jobs.dau_events import classify
 from discovery.spark.jobs.dau_options import DauOptions
-from discovery.spark.jobs.dau_query import BatchWriter, start_query
+from discovery.spark.jobs.dau_query import BatchWriter, start_query, tables_of
 from discovery.spark.jobs.dau_store import DauStore
+from discovery.spark.jobs.folder import FolderOutput, FolderWriter
+from discovery.spark.jobs.letters import HEAD_BYTES, Clock
 from discovery.spark.jobs.running import CHECKPOINT_MANAGER, write_local_files_without_forks
+from discovery.spark.progress.listener import SourceProgress
 from spark_jobs.dau import main
 from tests.support.helpers import eventually, produce
 
@@ -31,6 +39,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
 JOB_SECONDS = 180.0
 NOW = datetime.now(UTC)
+CLOCK = Clock(allowed_lateness_seconds=60, skew_seconds=300)
 
 
 def event(user: str, *, at: datetime | str | float = NOW, event_id: str = "e", **more: object) -> bytes:
@@ -70,10 +79,14 @@ class Run:
         reader = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder / "in"))
 
-    def count(self, options: DauOptions | None = None) -> list[dict[str, int]]:
-        store = DauStore(self.database)
+    def count(
+        self, options: DauOptions | None = None, *, writer: Callable[[DataFrame, int], None] | None = None
+    ) -> list[dict[str, int]]:
+        options = options or self.options
+        store = DauStore(self.database, options.checkpoint)
         store.create()
-        query = start_query(self.records(), BatchWriter(store), options or self.options)
+        writer = writer or BatchWriter(store, time_zone=options.time_zone)
+        query = start_query(self.records(), writer, options)
         try:
             query.awaitTermination()
             return [
@@ -81,6 +94,11 @@ class Run:
             ]
         finally:
             query.stop()
+
+    def forget_commit(self, batch_id: int) -> None:
+        """Leave what Spark finds after dying between our commit and its own: the batch is planned, not committed."""
+        for name in (str(batch_id), f".{batch_id}.crc"):
+            (self.folder / "ck" / "commits" / name).unlink()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         with closing(sqlite3.connect(self.database)) as connection:
@@ -123,7 +141,7 @@ MALFORMED: list[tuple[bytes | None, str]] = [
     (event("a", at=1.5), "ts is not a timestamp"),
     (event("a", at=2**62), "ts is not a timestamp"),
     (event("a", at=1_700_000_000), "ts lies before the year 2000"),
-    (event("a", at="9999-12-31T23:59:59Z"), "ts lies more than a day ahead"),
+    (event("a", at="9999-12-31T23:59:59Z"), "ts lies more than 300 s ahead"),
 ]
 
 
@@ -144,6 +162,34 @@ def test_given_a_timestamp_from_the_future_when_counted_then_honest_events_are_n
     assert run.rows("SELECT sum(events) FROM daily_users") == [(3,)]
 
 
+def test_given_one_event_a_day_ahead_when_counted_then_it_is_a_dead_letter_and_nobody_is_late(run: Run) -> None:
+    run.put([event("a"), event("ahead", at=NOW + timedelta(hours=23))])
+    run.put([event("b", at=NOW + timedelta(seconds=60))])
+    run.put([event("c"), b"{oops"])
+    progress = run.count(replace(run.options, clock=CLOCK))
+    assert sum(p["dropped"] for p in progress) == 0
+    assert run.rows("SELECT DISTINCT user_id FROM daily_users ORDER BY 1") == [("a",), ("b",), ("c",)]
+    assert run.rows("SELECT reason FROM dead_letters ORDER BY offset") == [
+        ("ts lies more than 300 s ahead",),
+        ("not JSON",),
+    ]
+
+
+def test_given_a_large_malformed_record_when_counted_then_its_beginning_size_and_hash_are_kept(run: Run) -> None:
+    large = b"{" + b"x" * 786_000
+    run.put([large])
+    run.count()
+    expected = (large[:HEAD_BYTES], len(large), hashlib.sha256(large).hexdigest())
+    assert run.rows("SELECT value, bytes, sha256 FROM dead_letters") == [expected]
+
+
+def test_given_a_time_zone_when_counted_then_days_begin_at_its_midnight(run: Run) -> None:
+    run.put([event("a", at=text) for text in ("2024-03-30T22:59:00Z", "2024-03-30T23:00:00Z", "2024-03-31T22:00:00Z")])
+    run.count(replace(run.options, time_zone="Europe/Berlin"))
+    # The clocks went forward on the 31st: that day had 23 hours.
+    assert run.rows("SELECT day FROM daily_users ORDER BY 1") == [("2024-03-30",), ("2024-03-31",), ("2024-04-01",)]
+
+
 def test_given_old_data_when_read_back_then_malformed_records_are_not_dropped_as_late(run: Run) -> None:
     old = NOW - timedelta(days=30)
     run.put([event("a", at=old), b"{one"])
@@ -158,8 +204,14 @@ def test_given_an_event_beyond_the_lateness_when_counted_then_the_drop_is_report
     run.put([event("a", at=NOW)])
     run.put([event("b", at=NOW)])
     run.put([event("late", at=NOW - timedelta(days=5))])
-    progress = run.count()
-    assert sum(p["dropped"] for p in progress) == 1
+    registry = CollectorRegistry()
+    progress = SourceProgress(run.session, state_dir=run.folder, registry=registry).start()
+    try:
+        assert sum(batch["dropped"] for batch in run.count()) == 1
+        late, labels = "kafka_discovery_query_late_rows_dropped_total", {"query": "dau-events"}
+        eventually(lambda: registry.get_sample_value(late, labels) == 1, JOB_SECONDS, "the metric")
+    finally:
+        progress.stop()
     assert run.rows("SELECT user_id FROM daily_users ORDER BY 1") == [("a",), ("b",)]
 
 
@@ -168,10 +220,7 @@ def test_given_a_crash_after_our_commit_when_the_batch_is_replayed_then_nothing_
     run.put([event("a", event_id="2"), event("b")])
     run.count()
     before = run.rows("SELECT * FROM daily_users"), run.rows("SELECT * FROM dead_letters")
-    # What Spark finds after dying between our commit and its own: the batch is planned and not committed.
-    commits = run.folder / "ck" / "commits"
-    for file in (commits / "1", commits / ".1.crc"):
-        file.unlink()
+    run.forget_commit(1)
     run.put([event("a", event_id="3")])
     run.count()
     assert run.rows("SELECT sum(events) FROM daily_users") == [(4,)]
@@ -180,11 +229,11 @@ def test_given_a_crash_after_our_commit_when_the_batch_is_replayed_then_nothing_
 
 
 def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_and_dead_letters(run: Run) -> None:
-    options = replace(run.options, allowed_lateness_seconds=60)
+    options = replace(run.options, clock=CLOCK)
     run.put([event(f"u{i}", at=NOW - timedelta(days=9)) for i in range(50)])
     run.put([event("a", at=NOW)])
     run.put([event("b", at=NOW)])
-    store = DauStore(run.database)
+    store = DauStore(run.database, options.checkpoint)
     store.create()
     query = start_query(run.records(), BatchWriter(store), options)
     try:
@@ -197,9 +246,34 @@ def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_a
     assert run.rows("SELECT count(*) FROM daily_users") == [(52,)]
 
 
+TABLES = partial(tables_of, time_zone="UTC")
+
+
+def test_given_a_folder_when_a_batch_is_replayed_then_each_batch_is_there_once_and_an_older_checkpoint_is_refused(
+    run: Run,
+) -> None:
+    folder = run.folder / "results"
+    output = FolderOutput(format="parquet", path=str(folder))
+    writer = FolderWriter(output, TABLES, checkpoint=run.options.checkpoint)
+    run.put([event("a", event_id="1"), event("b"), b"{oops"])
+    run.count(writer=writer)
+    older = shutil.copytree(run.folder / "ck", run.folder / "older")
+    run.forget_commit(0)
+    for number in range(2):
+        run.put([event("a", event_id=f"later {number}")])
+        run.count(writer=writer)
+    users = run.session.read.parquet(str(folder / "daily_users")).select("batch_id", "user_id", "events")
+    assert sorted(map(tuple, users.collect())) == [(0, "a", 1), (0, "b", 1), (1, "a", 2), (2, "a", 3)]
+    dead = run.session.read.parquet(str(folder / "dead_letters")).select("batch_id", "reason", "bytes")
+    assert [tuple(row) for row in dead.collect()] == [(0, "not JSON", 5)]
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(replace(run.options, checkpoint=str(older)), writer=writer)
+    assert f"--output: {folder} ends with batch 2, and checkpoint {run.options.checkpoint}" in str(raised.value)
+
+
 def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(session: SparkSession) -> None:
     rows = [(event("a", at="2026-01-02 03:04:05"), "t", 0, 1)]
-    found = classify(session.createDataFrame(rows, SCHEMA)).select("reason", "user_id").collect()
+    found = classify(session.createDataFrame(rows, SCHEMA), CLOCK).select("reason", "user_id").collect()
     assert [tuple(row) for row in found] == [(None, "a")]
 
 

@@ -4,10 +4,12 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,10 +21,11 @@ from discovery.spark.jobs.dau_options import KafkaOutput
 from spark_jobs import copy_topic as copy
 from spark_jobs import ip_visits
 from tests.support.helpers import produce
-from tests.support.sink import committed_values
+from tests.support.sink import committed_records, committed_values
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 JOB_SECONDS = 240
+LARGE = "{" + "x" * 786_000
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
 
 
@@ -31,9 +34,9 @@ class Topics:
 
     def __init__(self, cluster: LocalKafka, name: str, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
-        self.source, self.target = f"{name}-in", f"{name}-out"
+        self.source, self.target, self.dead = f"{name}-in", f"{name}-out", f"{name}-dead"
         self.checkpoint = folder / "checkpoint"
-        for topic in (self.source, self.target):
+        for topic in (self.source, self.target, self.dead):
             cluster.create_topic(topic, partitions=1, replication_factor=3)
 
     def arguments(self, *more: str) -> list[str]:
@@ -59,6 +62,10 @@ class Topics:
     def found(self) -> list[str]:
         return [str(value) for value in committed_values(self.cluster.bootstrap_servers, self.target)]
 
+    def dead_letters(self) -> list[dict[str, object]]:
+        values = committed_values(self.cluster.bootstrap_servers, self.dead)
+        return [json.loads(str(value)) for value in values]
+
 
 @pytest.fixture
 def topics(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Topics:
@@ -72,8 +79,8 @@ def finish(query: StreamingQuery) -> None:
         query.stop()
 
 
-def visit(ip: str) -> str:
-    return json.dumps({"ip": ip, "ts": NOW.isoformat()})
+def visit(ip: str, at: datetime = NOW) -> str:
+    return json.dumps({"ip": ip, "ts": at.isoformat()})
 
 
 def test_given_an_exception_after_seven_events_when_restarted_even_without_its_checkpoint_then_all_are_there_once(
@@ -95,25 +102,58 @@ def test_given_an_exception_after_seven_events_when_restarted_even_without_its_c
     assert topics.found() == [*events[:11], "later"]
 
 
+def test_given_records_with_headers_when_copied_then_headers_are_added_to_their_own(
+    session: SparkSession, topics: Topics
+) -> None:
+    producer = Producer({"bootstrap.servers": topics.cluster.bootstrap_servers})
+    producer.produce(topics.source, "with", headers={"own": "kept"})
+    producer.produce(topics.source, "without")
+    assert producer.flush(JOB_SECONDS) == 0
+    finish(copy.start_query(session, copy.parse_arguments(topics.arguments("--header", "length=length(text)"))))
+    found = committed_records(topics.cluster.bootstrap_servers, topics.target)
+    assert found == [("with", {"own": "kept", "length": "4"}), ("without", {"length": "7"})]
+
+
 def test_given_an_access_log_when_visits_are_counted_and_replayed_then_each_total_is_there_once(
     session: SparkSession, topics: Topics
 ) -> None:
     line = f'10.0.0.2 - - [{NOW.strftime("%d/%b/%Y:%H:%M:%S +0000")}] "GET / HTTP/1.1" 200 5'
     topics.put(visit("10.0.0.1"), visit("10.0.0.1"), line, "no visit", visit(""))
-    options = ip_visits.parse_arguments(topics.arguments())
+    options = ip_visits.parse_arguments(topics.arguments("--dead-letter-topic", topics.dead))
     finish(ip_visits.start_query(session, options))
     topics.forget_commit()
     topics.put(visit("10.0.0.2"))
     finish(ip_visits.start_query(session, options))
     totals = Counter((found["ip"], found["visits"]) for found in map(json.loads, topics.found()))
     assert totals == {("10.0.0.1", 2): 1, ("10.0.0.2", 1): 1, ("10.0.0.2", 2): 1}
+    assert [letter["reason"] for letter in topics.dead_letters()] == [
+        "neither JSON nor a line of a log",
+        "ip is missing, or longer than 64 characters",
+    ]
+
+
+def test_given_a_visit_from_tomorrow_when_visits_are_counted_then_it_is_a_dead_letter_and_nobody_is_late(
+    session: SparkSession, topics: Topics
+) -> None:
+    options = ip_visits.parse_arguments(topics.arguments("--dead-letter-topic", topics.dead))
+    for values in (
+        [visit("10.0.0.9", NOW + timedelta(hours=23)), visit("10.0.0.1")],
+        [visit("10.0.0.2")],
+        [visit("10.0.0.1"), "no visit"],
+    ):
+        topics.put(*values)
+        finish(ip_visits.start_query(session, options))
+    totals = Counter((found["ip"], found["visits"]) for found in map(json.loads, topics.found()))
+    assert totals == {("10.0.0.1", 1): 1, ("10.0.0.2", 1): 1, ("10.0.0.1", 2): 1}
+    reasons = [letter["reason"] for letter in topics.dead_letters()]
+    assert reasons == ["ts lies more than 300 s ahead", "neither JSON nor a line of a log"]
 
 
 def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_dead_letters_are_there_once(
     session: SparkSession, topics: Topics
 ) -> None:
     event = {"event_id": "1", "user_id": "ann", "ip": "10.0.0.1", "ts": NOW.isoformat()}
-    topics.put(json.dumps(event), json.dumps({**event, "event_id": "2"}), "{oops")
+    topics.put(json.dumps(event), json.dumps({**event, "event_id": "2"}), "{oops", LARGE)
     options = dau_options.parse_arguments([*topics.arguments(), "--output", "kafka"])
     assert isinstance(options.output, KafkaOutput)
     for _ in range(2):
@@ -123,5 +163,6 @@ def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_de
         topics.forget_commit()
     found = sorted(map(json.loads, topics.found()), key=len)
     assert [(row["user_id"], row["events"]) for row in found if "user_id" in row] == [("ann", 2)]
-    assert [row["reason"] for row in found if "reason" in row] == ["not JSON"]
-    assert len(found) == 2
+    letters = sorted((row["reason"], row["bytes"], row["sha256"]) for row in found if "reason" in row)
+    assert letters == [("not JSON", len(text), sha256(text.encode()).hexdigest()) for text in ("{oops", LARGE)]
+    assert len(found) == 3

@@ -1,6 +1,7 @@
 """Command-line options that the jobs with a Kafka output share."""
 
 import argparse
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +9,25 @@ from pathlib import Path
 from typing import NoReturn
 
 from discovery.config.durations import duration_option
-from discovery.config.option_values import topic_name
 from discovery.core.errors import ConfigError
-from discovery.core.model import parse_bootstrap_servers
+from discovery.core.model import BrokerAddress, parse_bootstrap_servers
+from discovery.spark.jobs.letters import Clock
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What a job shows of itself while it runs."""
+
+    progress_file: Path | None = None
+    metrics: BrokerAddress | None = None
+    """Where Prometheus finds them."""
+    state_dir: Path | None = None
+    """The source's."""
+
+
+_UNWATCHED = Watching()
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,6 +52,7 @@ class Job:
     sink_id: str
     lanes: int
     checkpoint: str
+    dead_letter_topic: str | None = None
     trigger_interval_seconds: float = 1.0
     available_now: bool = False
     starting_offsets: str = "earliest"
@@ -42,7 +60,7 @@ class Job:
     sink_options: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     spark_options: tuple[tuple[str, str], ...] = ()
-    progress_file: Path | None = None
+    watching: Watching = _UNWATCHED
     create_topics: bool = False
 
     @property
@@ -66,8 +84,13 @@ class Job:
         }
 
 
-def add_common(parser: Parser, *, sink_id: str) -> None:
+def add_common(parser: Parser, *, sink_id: str, dead_letters: str) -> None:
     """Add what `job_of` reads.
+
+    Args:
+        parser: Takes it.
+        sink_id: Of the job.
+        dead_letters: What becomes of records that cannot be used, where no topic is named for them.
 
     Runs: main thread.
     """
@@ -75,6 +98,7 @@ def add_common(parser: Parser, *, sink_id: str) -> None:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, help="topic to read")
     add("--output-topic", required=True, help="topic to write; it must exist")
+    add("--dead-letter-topic", metavar="TOPIC", help=f"topic of records that cannot be used (default: {dead_letters})")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per sink id")
     add("--sink-id", default=sink_id, help=f"name of the sink, of this query alone (default: {sink_id})")
     add("--lanes", default="1", metavar="N", help="tasks that write, one transaction each (default: 1)")
@@ -86,7 +110,55 @@ def add_common(parser: Parser, *, sink_id: str) -> None:
     add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
     add("--create-topics", action="store_true", help="make both topics where they are missing, 3 partitions each")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
-    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+    add_watching(parser)
+
+
+def add_watching(parser: Parser) -> None:
+    """Add what `watching_of` reads.
+
+    Runs: main thread.
+    """
+    parser.add_argument(
+        "--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch"
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve metrics of source and query there (default: nowhere)",
+    )
+
+
+def watching_of(given: Namespace, *, state_dir: str | Path | None) -> Watching:
+    """Read what `add_watching` added. Raises ConfigError where it is no address."""
+    address = parse_bootstrap_servers(given.metrics, option="--metrics")[0] if given.metrics else None
+    return Watching(
+        progress_file=given.progress_file and given.progress_file.absolute(),
+        metrics=address,
+        state_dir=None if state_dir is None else Path(state_dir),
+    )
+
+
+def add_clock(parser: Parser, *, lateness: str) -> None:
+    """Add what `clock_of` reads.
+
+    Runs: main thread.
+    """
+    add = parser.add_argument
+    add("--allowed-lateness", default=lateness, metavar="TIME", help=f"how late one may come (default: {lateness})")
+    add(
+        "--clock-skew",
+        default="5 minutes",
+        metavar="TIME",
+        help="how far ahead of the driver's clock one may be, before it is a dead letter (default: 5 minutes)",
+    )
+
+
+def clock_of(given: Namespace) -> Clock:
+    """Read what `add_clock` added. Raises ConfigError where it is no duration."""
+    return Clock(
+        allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
+        skew_seconds=duration_option(given.clock_skew, option="--clock-skew", above_zero=False),
+    )
 
 
 def job_of(given: Namespace) -> Job:
@@ -104,8 +176,9 @@ def job_of(given: Namespace) -> Job:
         raise ConfigError(f"--output-topic: {given.output_topic!r} is what is read; name another topic")
     return Job(
         bootstrap_servers=given.bootstrap_servers,
-        topic=topic_name("--topic", given.topic),
-        output_topic=topic_name("--output-topic", given.output_topic),
+        topic=topic_name(given.topic, "--topic"),
+        output_topic=topic_name(given.output_topic, "--output-topic"),
+        dead_letter_topic=given.dead_letter_topic and topic_name(given.dead_letter_topic, "--dead-letter-topic"),
         sink_id=given.sink_id,
         lanes=positive(given.lanes, "--lanes") or 1,
         checkpoint=local_folder(given.checkpoint),
@@ -118,9 +191,16 @@ def job_of(given: Namespace) -> Job:
         sink_options=pairs(given.sink_option, "--sink-option"),
         master=given.master,
         spark_options=pairs(given.conf, "--conf"),
-        progress_file=given.progress_file and given.progress_file.absolute(),
+        watching=watching_of(given, state_dir=dict(pairs(given.source_option, "--source-option")).get("stateDir")),
         create_topics=given.create_topics,
     )
+
+
+def topic_name(text: str, option: str) -> str:
+    """Return a topic's name. Raises ConfigError where it cannot be one."""
+    if not _TOPIC.fullmatch(text):
+        raise ConfigError(f"{option}: {text!r} is not a topic name; letters, digits, '.', '_' and '-', up to 249")
+    return text
 
 
 def positive(text: str | None, option: str) -> int | None:

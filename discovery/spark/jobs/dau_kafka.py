@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from discovery.spark.jobs import letters
+from discovery.spark.jobs.dau_events import day_of
 from discovery.spark.jobs.dau_options import KafkaOutput
 from discovery.spark.sink import exactly_once
-
-_DAY = "INTERVAL 1 DAY"
 
 
 def sink_of(bootstrap_servers: str, output: KafkaOutput) -> dict[str, str]:
@@ -17,7 +17,9 @@ def sink_of(bootstrap_servers: str, output: KafkaOutput) -> dict[str, str]:
     return named | dict(output.sink_options)
 
 
-def kafka_writer(bootstrap_servers: str, output: KafkaOutput) -> Callable[[DataFrame, int], None]:
+def kafka_writer(
+    bootstrap_servers: str, output: KafkaOutput, *, time_zone: str = "UTC"
+) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch`.
 
     Raises:
@@ -26,29 +28,28 @@ def kafka_writer(bootstrap_servers: str, output: KafkaOutput) -> Callable[[DataF
     Runs: driver, once.
     """
     options = sink_of(bootstrap_servers, output)
-    return exactly_once(options, "key", transform=lambda batch: shaped(batch, output))
+    return exactly_once(options, "key", transform=lambda batch: shaped(batch, output, time_zone))
 
 
-def shaped(groups: DataFrame, output: KafkaOutput) -> DataFrame:
+def shaped(groups: DataFrame, output: KafkaOutput, time_zone: str) -> DataFrame:
     """Turn the groups of `dau_events.group` into records.
 
     Args:
         groups: Totals of users whose count changed, and malformed records, one each.
         output: Where they go.
+        time_zone: In which days begin.
 
     Returns:
         `key, value, topic`: `{"day", "user_id", "events", "checksum"}` under `DAY|USER`, the last of a key being its
-        total; `{"topic", "partition", "offset", "reason", "value"}` (the value in base64) under its position.
+        total; and dead letters, see `letters.shaped`.
 
     Runs: driver (plans only).
     """
-    is_user = F.col("reason").isNull()
-    day = F.date_format(F.col("until") - F.expr(_DAY), "yyyy-MM-dd")
-    total = F.struct(day.alias("day"), "user_id", "events", "checksum")
-    letter = F.struct("topic", "partition", "offset", "reason", F.base64("value").alias("value"))
-    position = F.concat_ws("-", "topic", "partition", "offset")
-    return groups.select(
-        F.when(is_user, F.concat_ws("|", day, "user_id")).otherwise(position).alias("key"),
-        F.when(is_user, F.to_json(total)).otherwise(F.to_json(letter)).alias("value"),
-        F.when(is_user, F.lit(output.topic)).otherwise(F.lit(output.dead_letter_topic)).alias("topic"),
-    )
+    day = day_of(F.col("until"), time_zone)
+    total = {
+        "key": F.concat_ws("|", day, "user_id"),
+        "value": F.to_json(F.struct(day.alias("day"), "user_id", "events", "checksum")),
+        "topic": F.lit(output.topic),
+    }
+    is_user, letter = F.col("reason").isNull(), letters.shaped(output.dead_letter_topic)
+    return groups.select(*[F.when(is_user, total[name]).otherwise(letter[name]).alias(name) for name in total])

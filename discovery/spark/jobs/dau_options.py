@@ -4,13 +4,29 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from discovery.config.durations import duration_option
-from discovery.config.option_values import topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.model import parse_bootstrap_servers
-from discovery.spark.jobs.arguments import Parser, local_folder, pairs, positive
-from discovery.spark.jobs.dau_store import parse_output
+from discovery.spark.jobs.arguments import (
+    Parser,
+    Watching,
+    add_clock,
+    add_watching,
+    clock_of,
+    local_folder,
+    pairs,
+    positive,
+    topic_name,
+    watching_of,
+)
+from discovery.spark.jobs.dau_store import SQLITE, sqlite_file
+from discovery.spark.jobs.folder import FORMATS, FolderOutput
+from discovery.spark.jobs.letters import Clock
+
+_UNWATCHED = Watching()
+_CLOCK = Clock(allowed_lateness_seconds=86_400.0, skew_seconds=300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +47,11 @@ class DauOptions:
 
     bootstrap_servers: str
     topic: str
-    output: Path | KafkaOutput
+    output: Path | KafkaOutput | FolderOutput
+    """A path: a SQLite file."""
     checkpoint: str
-    allowed_lateness_seconds: float = 86_400.0
+    clock: Clock = _CLOCK
+    time_zone: str = "UTC"
     trigger_interval_seconds: float = 1.0
     available_now: bool = False
     starting_offsets: str = "earliest"
@@ -45,7 +63,7 @@ class DauOptions:
     source_options: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     spark_options: tuple[tuple[str, str], ...] = ()
-    progress_file: Path | None = None
+    watching: Watching = _UNWATCHED
 
 
 def parse_arguments(arguments: Sequence[str]) -> DauOptions:
@@ -63,10 +81,11 @@ def parse_arguments(arguments: Sequence[str]) -> DauOptions:
         raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
     return DauOptions(
         bootstrap_servers=given.bootstrap_servers,
-        topic=topic_name("--topic", given.topic),
+        topic=topic_name(given.topic, "--topic"),
         output=_output(given),
         checkpoint=local_folder(given.checkpoint),
-        allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
+        clock=clock_of(given),
+        time_zone=_time_zone(given.time_zone),
         trigger_interval_seconds=duration_option(
             given.trigger_interval or "1 second", option="--trigger-interval", above_zero=False
         ),
@@ -80,7 +99,7 @@ def parse_arguments(arguments: Sequence[str]) -> DauOptions:
         source_options=pairs(given.source_option, "--source-option"),
         master=given.master,
         spark_options=pairs(given.conf, "--conf"),
-        progress_file=given.progress_file and given.progress_file.absolute(),
+        watching=watching_of(given, state_dir=given.state_dir),
     )
 
 
@@ -91,7 +110,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, help="topic with JSON events {event_id, user_id, ip, ts}")
-    add("--output", required=True, metavar="sqlite:///FILE|kafka", help="where the results go")
+    outputs = f"{SQLITE}FILE|parquet:FOLDER|orc:FOLDER|kafka"
+    add("--output", required=True, metavar=outputs, help="where the results go")
     add("--output-topic", help="with --output kafka: the topic of the results; it must exist")
     add("--dead-letter-topic", help="with --output kafka: the topic of malformed events (default: the results')")
     add("--sink-id", help="with --output kafka: name of the sink, of this query alone (default: dau)")
@@ -99,7 +119,10 @@ def _parser() -> Parser:
     add("--sink-option", action="append", metavar="NAME=VALUE", help="with --output kafka: an option of the sink")
     add("--create-topics", action="store_true", default=None, help="with --output kafka: make missing topics")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per output")
-    add("--allowed-lateness", default="1 day", metavar="TIME", help="how late an event may come (default: 1 day)")
+    add_clock(parser, lateness="1 day")
+    add(
+        "--time-zone", default="UTC", metavar="NAME", help="in which days begin, for a checkpoint's life (default: UTC)"
+    )
     add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second; 0s: none)")
     add("--available-now", action="store_true", help="count what is there, then end")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
@@ -111,23 +134,39 @@ def _parser() -> Parser:
     add("--format", default="kafka-discovery", help="Spark source to read with (default: kafka-discovery)")
     add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
-    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+    add_watching(parser)
     return parser
 
 
-def _output(given: Namespace) -> Path | KafkaOutput:
+def _time_zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError(f"--time-zone: {name!r} is unknown; write for example 'UTC' or 'Europe/Berlin'") from None
+
+
+def _output(given: Namespace) -> Path | KafkaOutput | FolderOutput:
     kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option", "create_topics")
     if given.output != "kafka":
         if odd := [name for name in kafkas if getattr(given, name) is not None]:
             raise ConfigError(f"--{odd[0].replace('_', '-')}: it has no effect without --output kafka; leave it out")
-        return parse_output(given.output)
+        return _tables(given.output)
     if given.output_topic is None:
         raise ConfigError("--output-topic: required with --output kafka; name an existing topic")
     return KafkaOutput(
-        topic=topic_name("--output-topic", given.output_topic),
-        dead_letter_topic=topic_name("--dead-letter-topic", given.dead_letter_topic or given.output_topic),
+        topic=topic_name(given.output_topic, "--output-topic"),
+        dead_letter_topic=topic_name(given.dead_letter_topic or given.output_topic, "--dead-letter-topic"),
         sink_id=given.sink_id or "dau",
         lanes=positive(given.lanes, "--lanes") or 1,
         sink_options=pairs(given.sink_option or (), "--sink-option"),
         create_topics=bool(given.create_topics),
     )
+
+
+def _tables(text: str) -> Path | FolderOutput:
+    kind, _, path = text.partition(":")
+    if kind in FORMATS and path:
+        return FolderOutput(format=kind, path=path if "://" in path else str(Path(path).absolute()))
+    if text.startswith(SQLITE):
+        return sqlite_file(text)
+    raise ConfigError(f"--output: {text!r} is not supported; write {SQLITE}FILE, parquet:FOLDER, orc:FOLDER or kafka")

@@ -1,20 +1,19 @@
 """One streaming query: source -> classify -> group in RocksDB state -> one SQLite transaction per micro-batch."""
 
-from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
-from typing import Any
+from collections.abc import Callable
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import DiscoveryError
 from discovery.spark.jobs import running
-from discovery.spark.jobs.dau_events import classify, group
+from discovery.spark.jobs.dau_events import classify, day_of, group
 from discovery.spark.jobs.dau_options import DauOptions
 from discovery.spark.jobs.dau_store import DailyUser, DauStore, DeadLetter
-
-_DAY = timedelta(days=1)
+from discovery.spark.jobs.letters import LETTER
+from discovery.spark.jobs.tables import Table
+from discovery.spark.sink.stops import stoppable
 
 
 def make_session(options: DauOptions) -> SparkSession:
@@ -54,25 +53,34 @@ def read_records(session: SparkSession, options: DauOptions) -> DataFrame:
 class BatchWriter:
     """Spark's `foreachBatch` function: one micro-batch into one transaction."""
 
-    def __init__(self, store: DauStore) -> None:
+    def __init__(self, store: DauStore, *, time_zone: str = "UTC") -> None:
         self._store = store
+        self._time_zone = time_zone
         self.failure: DiscoveryError | None = None
         """What ended the query, before Spark wrapped it in a Java exception."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Upsert the totals of this batch.
+        """Upsert the totals of this batch; a partition of it at a time comes to the driver.
 
         Runs: driver, once per micro-batch, on Spark's callback thread; blocks for the batch and its transaction.
         """
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        table = batch.toArrow()
+        rows = batch.withColumn("day", day_of(F.col("until"), self._time_zone)).drop("until")
         try:
             self._store.apply(
-                query_id=str(query_id), batch_id=batch_id, users=_users(table), dead_letters=_dead_letters(table)
+                query_id=str(query_id), batch_id=batch_id, rows=map(_row, rows.toLocalIterator(prefetchPartitions=True))
             )
         except DiscoveryError as error:
             self.failure = error
             raise
+
+
+def tables_of(groups: DataFrame, time_zone: str) -> tuple[Table, Table]:
+    """Part the groups of a batch: totals of users, and dead letters. Runs: driver (plans only)."""
+    day = day_of(F.col("until"), time_zone).alias("day")
+    users = groups.where("reason IS NULL").select(day, "user_id", "events", "checksum")
+    dead = groups.where("reason IS NOT NULL").select(*LETTER)
+    return Table("daily_users", users, ("day", "user_id")), Table("dead_letters", dead, LETTER[:3])
 
 
 def start_query(records: DataFrame, writer: Callable[[DataFrame, int], None], options: DauOptions) -> StreamingQuery:
@@ -80,40 +88,20 @@ def start_query(records: DataFrame, writer: Callable[[DataFrame, int], None], op
 
     Runs: driver, once; returns when the query is planned.
     """
-    lateness = f"{int(options.allowed_lateness_seconds * 1_000)} milliseconds"
     stream = (
-        group(classify(records), allowed_lateness=lateness)
+        group(classify(records, options.clock), options.clock, time_zone=options.time_zone)
         .writeStream.queryName(f"dau-{options.topic}")
         .outputMode("update")
         .option("checkpointLocation", options.checkpoint)
-        .foreachBatch(writer)
+        .foreachBatch(stoppable(writer))
     )
     if options.available_now:
         return stream.trigger(availableNow=True).start()
     return stream.trigger(processingTime=f"{int(options.trigger_interval_seconds * 1_000)} milliseconds").start()
 
 
-def _users(table: pa.Table) -> Iterator[DailyUser]:
-    for row in _rows(table):
-        if row["reason"] is None:
-            yield DailyUser(
-                day=_day_before(row["until"]).isoformat(),
-                user_id=row["user_id"],
-                events=row["events"],
-                checksum=row["checksum"],
-            )
-
-
-def _dead_letters(table: pa.Table) -> Iterator[DeadLetter]:
-    for row in _rows(table):
-        if row["reason"] is not None:
-            yield DeadLetter(**{name: row[name] for name in ("topic", "partition", "offset", "reason", "value")})
-
-
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for piece in table.to_batches(max_chunksize=10_000):
-        yield from piece.to_pylist()
-
-
-def _day_before(until: datetime) -> date:
-    return (until - _DAY).date()
+def _row(row: Row) -> DailyUser | DeadLetter:
+    if row["reason"] is None:
+        return DailyUser(day=row["day"], user_id=row["user_id"], events=row["events"], checksum=row["checksum"])
+    letter = {name: row[name] for name in LETTER}
+    return DeadLetter(**letter | {"value": None if row["value"] is None else bytes(row["value"])})

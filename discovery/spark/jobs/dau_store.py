@@ -1,18 +1,21 @@
 """Where the daily active users land: one SQLite file, one transaction per micro-batch.
 
-The number of the batch is written in the same transaction as its rows. A batch that Spark replays, because it
-died between our commit and its own, finds its number there and changes nothing.
+The number of the batch is written in the same transaction as its rows. What is written are totals: a batch that Spark
+replays, because it died between our commit and its own, writes the same ones again. A checkpoint that is further, or
+less far, than that belongs to another file.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from itertools import islice
 from pathlib import Path
 
 from discovery.core.errors import ConfigError, StateError
+from discovery.spark.jobs.tables import Held, refuse_strangers
 
-_SCHEME = "sqlite:///"
+SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_SECONDS = 30.0
 
 _SCHEMA = """
@@ -22,7 +25,7 @@ CREATE TABLE IF NOT EXISTS daily_users (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS dead_letters (
   topic TEXT NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL, reason TEXT NOT NULL, value BLOB,
-  PRIMARY KEY (topic, partition, offset)
+  bytes INTEGER, sha256 TEXT, PRIMARY KEY (topic, partition, offset)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sink_state (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1), query_id TEXT NOT NULL, last_batch_id INTEGER NOT NULL
@@ -36,9 +39,13 @@ INSERT INTO daily_users (day, user_id, events, checksum) VALUES (?, ?, ?, ?)
 ON CONFLICT (day, user_id) DO UPDATE SET events = excluded.events, checksum = excluded.checksum
 """
 _UPSERT_DEAD = """
-INSERT INTO dead_letters (topic, partition, offset, reason, value) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (topic, partition, offset) DO UPDATE SET reason = excluded.reason, value = excluded.value
+INSERT OR REPLACE INTO dead_letters (topic, partition, offset, reason, value, bytes, sha256)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+_ADDED = {"bytes": "INTEGER", "sha256": "TEXT"}
+"""Columns of `dead_letters` that files of earlier versions lack."""
+_AT_ONCE = 5_000
+"""Rows that are held here; a batch may have millions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +69,24 @@ class DeadLetter:
     offset: int
     reason: str
     value: bytes | None
+    """Its beginning."""
+    bytes: int | None
+    """All of it."""
+    sha256: str | None
+    """Of all of it."""
 
 
-def parse_output(text: str, *, option: str = "--output") -> Path:
+def sqlite_file(text: str, *, option: str = "--output") -> Path:
     """Read `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
     Raises:
-        ConfigError: another scheme, no file name, or a folder that does not exist.
+        ConfigError: no file name, or a folder that does not exist.
 
     Runs: anywhere; looks at the file system.
     """
-    if not text.startswith(_SCHEME) or not text.removeprefix(_SCHEME):
-        raise ConfigError(
-            f"{option}: {text!r} is not supported; write {_SCHEME}FILE (four slashes for an absolute path)"
-        )
-    path = Path(text.removeprefix(_SCHEME)).absolute()
+    if not text.removeprefix(SQLITE):
+        raise ConfigError(f"{option}: {text!r} names no file; write {SQLITE}FILE (four slashes for an absolute path)")
+    path = Path(text.removeprefix(SQLITE)).absolute()
     if path.is_dir():
         raise ConfigError(f"{option}: {path} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -87,8 +97,10 @@ def parse_output(text: str, *, option: str = "--output") -> Path:
 class DauStore:
     """The SQLite file of one query. The constructor does no I/O; each call opens and closes its own connection."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, checkpoint: str) -> None:
+        """Name the file, and the checkpoint it belongs to."""
         self._path = path
+        self._checkpoint = checkpoint
 
     def create(self) -> None:
         """Make the tables where they are missing, in WAL mode so that readers never block the job.
@@ -101,45 +113,31 @@ class DauStore:
         with self._connection() as connection:
             connection.execute("PRAGMA journal_mode=WAL").close()
             connection.executescript(_SCHEMA)
+            there = {row[1] for row in connection.execute("PRAGMA table_info(dead_letters)")}
+            for name, kind in _ADDED.items():
+                if name not in there:
+                    connection.execute(f"ALTER TABLE dead_letters ADD COLUMN {name} {kind}")
 
-    def apply(
-        self, *, query_id: str, batch_id: int, users: Iterable[DailyUser], dead_letters: Iterable[DeadLetter]
-    ) -> bool:
+    def apply(self, *, query_id: str, batch_id: int, rows: Iterable[DailyUser | DeadLetter]) -> None:
         """Write one batch and its number, or nothing at all.
 
-        Returns:
-            False where this batch was applied before; then nothing has changed.
-
         Raises:
-            ConfigError: the file holds the results of another checkpoint.
+            ConfigError: file and checkpoint do not belong together.
             StateError: the file cannot be written; nothing of the batch is in it.
 
-        Runs: driver, once per micro-batch; blocks <= 30 s behind another writer.
+        Runs: driver, once per micro-batch; blocks <= 30 s behind another writer, and for the rows.
         """
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            if batch_id <= self._last_batch(connection, query_id):
-                connection.execute("ROLLBACK")
-                return False
-            connection.executemany(_UPSERT_USERS, ((u.day, u.user_id, u.events, u.checksum) for u in users))
-            connection.executemany(
-                _UPSERT_DEAD, ((d.topic, d.partition, d.offset, d.reason, d.value) for d in dead_letters)
-            )
+            row = connection.execute("SELECT query_id, last_batch_id FROM sink_state").fetchone()
+            held = Held(*row) if row else None
+            refuse_strangers(str(self._path), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
+            left = iter(rows)
+            while some := list(islice(left, _AT_ONCE)):
+                connection.executemany(_UPSERT_USERS, (astuple(row) for row in some if isinstance(row, DailyUser)))
+                connection.executemany(_UPSERT_DEAD, (astuple(row) for row in some if isinstance(row, DeadLetter)))
             connection.execute("INSERT OR REPLACE INTO sink_state VALUES (1, ?, ?)", (query_id, batch_id))
             connection.execute("COMMIT")
-            return True
-
-    def _last_batch(self, connection: sqlite3.Connection, query_id: str) -> int:
-        row = connection.execute("SELECT query_id, last_batch_id FROM sink_state").fetchone()
-        if row is None:
-            return -1
-        if row[0] != query_id:
-            # Totals restart with a new checkpoint: they would overwrite complete ones, or be taken for replays.
-            raise ConfigError(
-                f"--output: {self._path} holds the results of another checkpoint (query {row[0]}, this one is"
-                f" {query_id}); name the checkpoint it belongs to, or another file"
-            )
-        return int(row[1])
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

@@ -19,7 +19,9 @@ from discovery.core.plural import counted
 class ProgressLog(StreamingQueryListener):
     """Follows one query. Late data is never dropped in silence: it is counted and said on stderr."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, job: str, path: Path | None) -> None:
+        """Name the job, and where its lines go; None: nowhere."""
+        self._job = job
         self._path = path
         self.dropped_groups = 0
         """Groups of late rows that came after the watermark; Spark counts them after a partial aggregation."""
@@ -41,8 +43,8 @@ class ProgressLog(StreamingQueryListener):
         self.dropped_groups += dropped
         if dropped:
             print(  # noqa: T201 - a job's own output
-                f"dau: batch {progress['batchId']} dropped {counted(dropped, 'group')} of rows later than the watermark"
-                f" {progress['eventTime'].get('watermark')}; raise --allowed-lateness if they matter",
+                f"{self._job}: batch {progress['batchId']} dropped {counted(dropped, 'group')} of rows later than the"
+                f" watermark {progress['eventTime'].get('watermark')}; raise --allowed-lateness if they matter",
                 file=sys.stderr,
                 flush=True,
             )

@@ -5,24 +5,26 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
+from prometheus_client import CollectorRegistry, start_http_server
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from discovery.core import errors
-from discovery.core.model import TopicName
+from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access
-from discovery.spark.jobs.arguments import Job
+from discovery.spark.jobs.arguments import Job, Watching
 from discovery.spark.jobs.progress_log import ProgressLog
 from discovery.spark.launch.python import worker_python
 from discovery.spark.launch.queries import StartedQuery
+from discovery.spark.progress.listener import SourceProgress
 from discovery.spark.sink.checks import living_brokers
 from discovery.spark.sink.options import parse_options
 
@@ -33,6 +35,7 @@ class _HasJob(Protocol):
 
 
 Options = TypeVar("Options", bound=_HasJob)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _POLL_SECONDS = 0.2
 _ANSWER_SECONDS = 30.0
 _OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
@@ -119,6 +122,7 @@ def ended(job: str, act: Callable[[], None]) -> int:
 
     Runs: main thread; blocks as long as `act`.
     """
+    before = {number: signal.signal(number, _leave) for number in _SIGNALS}
     try:
         act()
     except errors.DiscoveryError as error:
@@ -128,7 +132,15 @@ def ended(job: str, act: Callable[[], None]) -> int:
         known = own_error(str(error))
         print(f"{job}: the query failed: {known or error}", file=sys.stderr)  # noqa: T201 - a job's own output
         return known.exit_code if known else 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 0
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Stop a job before Spark starts: nothing is under way that could be lost."""
+    sys.exit(0)
 
 
 def run_job(
@@ -153,7 +165,7 @@ def run_job(
 
     def run() -> None:
         options = parse(sys.argv[1:] if arguments is None else arguments)
-        run_query(name.replace("_", "-"), options.job, lambda session: start(session, options))
+        run_query(name, options.job, lambda session: start(session, options))
 
     return ended(name, run)
 
@@ -177,16 +189,35 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
 
     Runs: main thread; blocks.
     """
-    if job.create_topics:
-        ready_topics(job.sink, {"--topic": job.topic, "--output-topic": job.output_topic}, create=True)
-    session = make_session(
-        f"{name}-{job.topic}", master=job.master, settings=job.spark_options, checkpoint=job.checkpoint
-    )
-    run_in(session, job.progress_file, start)
+    topics = {"--output-topic": job.output_topic}
+    if job.dead_letter_topic is not None:
+        topics |= {"--dead-letter-topic": job.dead_letter_topic}
+    ready_topics(job.sink, {"--topic": job.topic, **topics} if job.create_topics else topics, create=job.create_topics)
+
+    def session() -> SparkSession:
+        return make_session(
+            f"{name.replace('_', '-')}-{job.topic}",
+            master=job.master,
+            settings=job.spark_options,
+            checkpoint=job.checkpoint,
+        )
+
+    run_in(name, session, job.watching, start)
 
 
-def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[SparkSession], StreamingQuery]) -> None:
+def run_in(
+    name: str,
+    make: Callable[[], SparkSession],
+    watching: Watching,
+    start: Callable[[SparkSession], StreamingQuery],
+) -> None:
     """Run a query until it ends or a signal comes; the session ends with it.
+
+    Args:
+        name: The job's.
+        make: Starts Spark.
+        watching: What is shown of it.
+        start: Starts the query.
 
     Raises:
         DiscoveryError: options or cluster do not fit.
@@ -195,14 +226,46 @@ def run_in(session: SparkSession, progress_file: Path | None, start: Callable[[S
     Runs: main thread; blocks.
     """
     stopping = stop_on_signals()
-    log = ProgressLog(progress_file)
-    session.streams.addListener(log)
+    with metrics_server(watching.metrics) as registry:
+        session = make()
+        log = ProgressLog(name, watching.progress_file)
+        session.streams.addListener(log)
+        progress = SourceProgress(session, state_dir=watching.state_dir, registry=registry)
+        try:
+            if registry is not None:
+                progress.start()
+            if not stopping.is_set():
+                await_end(session, StartedQuery(lambda: start(session), _say), stopping)
+        finally:
+            # First: Spark would report the end to a listener whose process is gone.
+            progress.stop()
+            session.streams.removeListener(log)
+            session.stop()
+
+
+@contextmanager
+def metrics_server(address: BrokerAddress | None) -> Iterator[CollectorRegistry | None]:
+    """Serve a registry by HTTP; None: there is none.
+
+    Raises:
+        ConfigError: the address cannot be had.
+
+    Runs: main thread; the server in a thread of its own.
+    """
+    if address is None:
+        yield None
+        return
+    registry = CollectorRegistry()
     try:
-        await_end(StartedQuery(lambda: start(session), _say), stopping)
+        server, thread = start_http_server(address.port, addr=address.host, registry=registry)
+    except OSError as error:
+        raise errors.ConfigError(f"--metrics: {address} cannot be had: {error.strerror}; name a free port") from error
+    try:
+        yield registry
     finally:
-        # First: Spark would report the end to a listener whose process is gone.
-        session.streams.removeListener(log)
-        session.stop()
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def _say(line: str) -> None:
@@ -233,7 +296,7 @@ def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: 
         admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
 
 
-def await_end(started: StartedQuery, stopping: threading.Event) -> None:
+def await_end(session: SparkSession, started: StartedQuery, stopping: threading.Event) -> None:
     """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
 
     Raises:
@@ -246,6 +309,8 @@ def await_end(started: StartedQuery, stopping: threading.Event) -> None:
     failure = query.exception()
     if failure is not None:
         raise failure
+    # Tasks and writers report that they were cancelled; whoever asked for the stop knows.
+    session.sparkContext.setLogLevel("OFF")
     query.stop()
 
 
@@ -259,7 +324,7 @@ def stop_on_signals() -> threading.Event:
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, on_signal)
     return stopping
 

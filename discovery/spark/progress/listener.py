@@ -65,11 +65,13 @@ class SourceProgress(StreamingQueryListener):
         self._spark = spark
         self._state_dir = state_dir or default_state_dir()
         self._registry = registry
-        self._collector = SourceCollector(self._named)
+        self._collector = SourceCollector(self._named, self._late)
         self._lock = threading.Lock()
         self._reports: tuple[SourceReport, ...] = ()
         self._queries: dict[str, Batches] = {}
         """By Spark's id of the query."""
+        self._late_rows: dict[str, int] = {}
+        """By the query's name, over all its runs."""
         self._said: dict[str, str] = {}
         self._jvm_pid: int | None = None
         self._stop = threading.Event()
@@ -123,6 +125,8 @@ class SourceProgress(StreamingQueryListener):
             query = self._queries.setdefault(str(progress.id), Batches())
             query.name = progress.name or str(progress.id)
             query.ends.extend(map(plan_digest, ends))
+            late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+            self._late_rows[query.name] = self._late_rows.get(query.name, 0) + late
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
@@ -135,6 +139,10 @@ class SourceProgress(StreamingQueryListener):
     def _named(self) -> Iterable[tuple[str, SourceReport]]:
         with self._lock:
             return [(query_of(report, self._queries.values()), report) for report in self._reports]
+
+    def _late(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._late_rows)
 
     def _run(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):

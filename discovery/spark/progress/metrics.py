@@ -1,6 +1,6 @@
 """Prometheus metrics of the sources of one driver, made from their reports at each scrape."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -19,9 +19,12 @@ class SourceCollector(Collector):
     first batch).
     """
 
-    def __init__(self, reports: Callable[[], Iterable[tuple[str, SourceReport]]]) -> None:
-        """Take reports with the names of their queries from there."""
+    def __init__(
+        self, reports: Callable[[], Iterable[tuple[str, SourceReport]]], late: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Take reports with the names of their queries, and how many rows came too late, from there."""
         self._reports = reports
+        self._late = late
 
     def collect(self) -> Iterable[Metric]:
         """Make all families from one look."""
@@ -40,6 +43,11 @@ class SourceCollector(Collector):
         yield _state(reports)
         yield _brokers(reports)
         yield _commits(reports)
+        meaning = "Rows behind the watermark, which a query left out; Spark counts them after a partial aggregation."
+        family = CounterMetricFamily("kafka_discovery_query_late_rows_dropped", meaning, labels=("query",))
+        for query, rows in self._late().items():
+            family.add_metric((query,), rows)
+        yield family
 
 
 _Reports = list[tuple[str, SourceReport]]

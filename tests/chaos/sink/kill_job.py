@@ -44,7 +44,7 @@ def total(record: str) -> object:
 
 
 JOBS = {
-    "copy": Killed(
+    "copy_topic": Killed(
         given=["a", "b", "c"],
         expected={"a": 1, "b": 1, "c": 1},
         value=str,
@@ -76,7 +76,7 @@ def test_given_a_worker_and_the_driver_killed_around_the_commit_when_started_aga
     (armed / "step6.sent@0").write_text("kill")  # a worker, with an open transaction
     (armed / job.driver_point).write_text("hold")  # the driver, between the commit and Spark's own record of it
     topics.put(*job.given)
-    command = [sys.executable, "-m", f"discovery.spark.jobs.{name}", *topics.arguments(*job.more)]
+    command = [sys.executable, f"spark_jobs/{name}.py", *topics.arguments(*job.more)]
     log = topics.folder / "job.log"
     kill_where_held(command, armed, job.driver_point, log)
     assert not (armed / "step6.sent@0").exists(), "no worker was killed"

@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
         spark_options=(("spark.sql.shuffle.partitions", "1"),),
     )
     session = make_session(options)
-    store = DauStore(folder / "dau.db")
+    store = DauStore(folder / "dau.db", options.checkpoint)
     store.create()
     records = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
     start_query(records, BatchWriter(store), options).awaitTermination()

@@ -16,7 +16,8 @@ def arguments(tmp_path: Path, *more: str) -> list[str]:
 def test_given_the_needed_options_when_parsed_then_the_defaults_are_the_exact_ones(tmp_path: Path) -> None:
     options = parse_arguments(arguments(tmp_path))
     assert options.output == tmp_path / "dau.db"
-    assert options.allowed_lateness_seconds == 86_400
+    assert (options.clock.allowed_lateness_seconds, options.clock.skew_seconds) == (86_400, 300)
+    assert options.time_zone == "UTC"
     assert options.trigger_interval_seconds == 1
     assert options.on_parked == "continue"
     assert options.source_format == "kafka-discovery"
@@ -41,6 +42,8 @@ def test_given_a_duration_when_parsed_then_its_unit_counts(tmp_path: Path, text:
         (["--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger: '0'"),
         (["--available-now", "--trigger-interval", "1s"], "--available-now"),
         (["--on-parked", "maybe"], "--on-parked"),
+        (["--clock-skew", "-1s"], "--clock-skew"),
+        (["--time-zone", "Mars/Olympus"], "--time-zone: 'Mars/Olympus'"),
         (["--conf", "novalue"], "--conf: 'novalue'"),
         (["--create-topics"], "--create-topics: it has no effect without --output kafka"),
         (["--nonsense"], "--nonsense"),

@@ -16,7 +16,9 @@ COMMON = ["--bootstrap-servers", "b1:9092", "--topic", "in", "--output-topic", "
 
 def test_given_the_least_arguments_when_read_then_the_defaults_hold() -> None:
     options = ip_visits.parse_arguments(COMMON)
-    assert (options.window_seconds, options.allowed_lateness_seconds) == (60.0, 3_600.0)
+    clock = options.clock
+    assert (options.window_seconds, clock.allowed_lateness_seconds, clock.skew_seconds) == (60.0, 3_600.0, 300.0)
+    assert options.dead_letter_topic == "out"
     assert options.job.sink == {"kafka.bootstrap.servers": "b1:9092", "sinkId": "ip-visits", "lanes": "1"}
     assert options.job.source["startingOffsets"] == "earliest"
     assert copy.parse_arguments(COMMON).job.sink_id == "copy"

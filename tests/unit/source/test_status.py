@@ -134,13 +134,14 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
     plan = planner(feed, commitOffsets="true", fetchEngine="python", **{"kafka.group.id": "g"})
     StatusFile(plan, tmp_path, feed.clock).write_if_due()
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))], lambda: {"daily": 3}))
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert 'kafka_discovery_source_lag_records{query="daily",source="dau"} 49.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="failsafe"} 1.0' in text
     assert 'kafka_discovery_source_state{query="daily",source="dau",state="fresh"} 0.0' in text
     assert 'kafka_discovery_source_group_commits_total{query="daily",result="failure",source="dau"} 0.0' in text
     assert 'kafka_discovery_source_plain_engine{query="daily",source="dau"} 1.0' in text
+    assert 'kafka_discovery_query_late_rows_dropped_total{query="daily"} 3.0' in text
 
 
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
@@ -160,7 +161,7 @@ def test_given_a_batch_that_runs_for_long_when_written_then_log_and_metric_say_s
     status.write_if_due()
     assert f"its batch runs since {datetime.fromtimestamp(began, UTC):%H:%M:%S} UTC" in line(seen(tmp_path))
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))], lambda: {"daily": 3}))
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
     assert 'batch_started_timestamp_seconds{query="daily",source="dau"} 1.7e+09' in text
     plan.latest_offsets(end, None)
