@@ -1,7 +1,6 @@
 """Command-line options that the jobs with a Kafka output share."""
 
 import argparse
-import re
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +8,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from discovery.config.durations import duration_option
+from discovery.config.option_values import topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 from discovery.spark.jobs.letters import Clock
-
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +174,9 @@ def job_of(given: Namespace) -> Job:
         raise ConfigError(f"--output-topic: {given.output_topic!r} is what is read; name another topic")
     return Job(
         bootstrap_servers=given.bootstrap_servers,
-        topic=topic_name(given.topic, "--topic"),
-        output_topic=topic_name(given.output_topic, "--output-topic"),
-        dead_letter_topic=given.dead_letter_topic and topic_name(given.dead_letter_topic, "--dead-letter-topic"),
+        topic=topic_name("--topic", given.topic),
+        output_topic=topic_name("--output-topic", given.output_topic),
+        dead_letter_topic=given.dead_letter_topic and topic_name("--dead-letter-topic", given.dead_letter_topic),
         sink_id=given.sink_id,
         lanes=positive(given.lanes, "--lanes") or 1,
         checkpoint=local_folder(given.checkpoint),
@@ -194,13 +192,6 @@ def job_of(given: Namespace) -> Job:
         watching=watching_of(given, state_dir=dict(pairs(given.source_option, "--source-option")).get("stateDir")),
         create_topics=given.create_topics,
     )
-
-
-def topic_name(text: str, option: str) -> str:
-    """Return a topic's name. Raises ConfigError where it cannot be one."""
-    if not _TOPIC.fullmatch(text):
-        raise ConfigError(f"{option}: {text!r} is not a topic name; letters, digits, '.', '_' and '-', up to 249")
-    return text
 
 
 def positive(text: str | None, option: str) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from discovery.config.durations import duration_option
+from discovery.config.option_values import topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.model import parse_bootstrap_servers
 from discovery.spark.jobs.arguments import (
@@ -18,7 +19,6 @@ from discovery.spark.jobs.arguments import (
     local_folder,
     pairs,
     positive,
-    topic_name,
     watching_of,
 )
 from discovery.spark.jobs.dau_store import SQLITE, sqlite_file
@@ -81,7 +81,7 @@ def parse_arguments(arguments: Sequence[str]) -> DauOptions:
         raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
     return DauOptions(
         bootstrap_servers=given.bootstrap_servers,
-        topic=topic_name(given.topic, "--topic"),
+        topic=topic_name("--topic", given.topic),
         output=_output(given),
         checkpoint=local_folder(given.checkpoint),
         clock=clock_of(given),
@@ -154,8 +154,8 @@ def _output(given: Namespace) -> Path | KafkaOutput | FolderOutput:
     if given.output_topic is None:
         raise ConfigError("--output-topic: required with --output kafka; name an existing topic")
     return KafkaOutput(
-        topic=topic_name(given.output_topic, "--output-topic"),
-        dead_letter_topic=topic_name(given.dead_letter_topic or given.output_topic, "--dead-letter-topic"),
+        topic=topic_name("--output-topic", given.output_topic),
+        dead_letter_topic=topic_name("--dead-letter-topic", given.dead_letter_topic or given.output_topic),
         sink_id=given.sink_id or "dau",
         lanes=positive(given.lanes, "--lanes") or 1,
         sink_options=pairs(given.sink_option or (), "--sink-option"),

@@ -1,6 +1,5 @@
 """The options of the sink, checked as a whole before anything is written."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import duration_option
+from discovery.config.option_values import one_of, optional, path_of, service_url, spelled, text_of, topic_name
 from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.interest import SINK_LEDGER_TOPIC
@@ -20,7 +20,6 @@ from discovery.spark.sink.marker import MAX_LANES
 BOOTSTRAP = "kafka.bootstrap.servers"
 _PREFIX = "__spark_sink."
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SPARKS_OWN = ("checkpointLocation", "queryName", "path", "outputMode")
 """Spark hands them on with ours."""
 _ASYNCHRONOUS = "asyncProgressTrackingEnabled"
@@ -161,19 +160,19 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         client=client,
         producer=producer,
         sink_id=_sink_id(given, batch=batch),
-        topic=_topic(given, "topic"),
+        topic=optional(given, "topic", topic_name),
         lanes=lanes,
         on_mismatch=_policy(given, lanes),
         write_id=given.get("writeId"),
         dead_letter_topic=_dead_letters(given),
         transaction_timeout_seconds=_transaction_timeout(given),
         startup_timeout_seconds=duration_option(given.get("startupTimeout", "10m"), option="startupTimeout"),
-        marker_topic=_topic(given, "markerTopic") or SINK_LEDGER_TOPIC,
-        discovery_url=_url(given),
+        marker_topic=optional(given, "markerTopic", topic_name) or SINK_LEDGER_TOPIC,
+        discovery_url=optional(given, "discoveryUrl", service_url),
         discovery_cluster=given.get("discoveryCluster", "default"),
         discovery_files=service_files(given),
         cluster_id=given.get("clusterId"),
-        state_dir=_path(given, "stateDir"),
+        state_dir=optional(given, "stateDir", path_of),
         foreach_batch=of_stream,
         **_of_source(inner),
     )
@@ -197,7 +196,6 @@ def _of_stream(inner: Mapping[str, str]) -> tuple[int, str] | None:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """Restore the names' spelling, which Spark lowers, and refuse what we do not know."""
-    spelling = {name.lower(): name for name in KNOWN}
     asynchronous = {name.lower(): value for name, value in options.items()}.get(_ASYNCHRONOUS.lower(), "false")
     if asynchronous.strip().lower() != "false":
         raise ConfigError(
@@ -211,18 +209,10 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
         if name in sparks:
             continue
         if not name.startswith("kafka."):
-            name = spelling.get(name) or _refuse(raw)
-            if not value.strip():
-                raise ConfigError(f"{name}: empty; give it a value or leave the option out")
-            value = value.strip()  # noqa: PLW2901 - the same value, as it is meant
+            name = spelled(raw, (*KNOWN, BOOTSTRAP), of=" of the sink")
+            value = text_of(name, value)  # noqa: PLW2901 - the same value, as it is meant
         given[name] = value
     return given
-
-
-def _refuse(raw: str) -> str:
-    near = difflib.get_close_matches(raw.lower(), {n.lower(): n for n in (*KNOWN, BOOTSTRAP)}, n=1, cutoff=0.0)
-    spelling = {n.lower(): n for n in (*KNOWN, BOOTSTRAP)}
-    raise ConfigError(f"{raw}: unknown option of the sink; did you mean {spelling[near[0]]}?")
 
 
 def _client(given: Mapping[str, str]) -> tuple[ClientOptions, dict[str, str]]:
@@ -277,17 +267,13 @@ def _lanes(text: str) -> int:
 
 
 def _policy(given: Mapping[str, str], lanes: int) -> OnMismatch:
-    text = given.get("onMismatch", default_policy(lanes).value).lower()
-    if text not in {policy.value for policy in OnMismatch}:
-        raise ConfigError(f"onMismatch: {text!r} is not one of {', '.join(p.value for p in OnMismatch)}")
-    return OnMismatch(text)
+    text = given.get("onMismatch", default_policy(lanes).value)
+    return OnMismatch(one_of("onMismatch", text, [policy.value for policy in OnMismatch]))
 
 
 def _dead_letters(given: Mapping[str, str]) -> TopicName | None:
-    policy = given.get("onBadRecord", "fail").lower()
-    topic = _topic(given, "deadLetterTopic")
-    if policy not in {"fail", "dead-letter"}:
-        raise ConfigError(f"onBadRecord: {policy!r} is not one of fail, dead-letter")
+    policy = one_of("onBadRecord", given.get("onBadRecord", "fail"), ("fail", "dead-letter"))
+    topic = optional(given, "deadLetterTopic", topic_name)
     if policy == "dead-letter" and topic is None:
         raise ConfigError("deadLetterTopic: required with onBadRecord=dead-letter; name an existing topic")
     if policy == "fail" and topic is not None:
@@ -304,21 +290,3 @@ def _transaction_timeout(given: Mapping[str, str]) -> float:
             "brokers' transaction.max.timeout.ms"
         )
     return seconds
-
-
-def _topic(given: Mapping[str, str], option: str) -> TopicName | None:
-    text = given.get(option)
-    if text is not None and not _TOPIC.fullmatch(text):
-        raise ConfigError(f"{option}: {text!r} is no topic name; letters, digits, '.', '_' and '-', up to 249")
-    return None if text is None else TopicName(text)
-
-
-def _url(given: Mapping[str, str]) -> str | None:
-    text = given.get("discoveryUrl")
-    if text is not None and not re.fullmatch(r"https?://[^/?#@\s]+/?", text):
-        raise ConfigError(f"discoveryUrl: {text!r} is no address of a service; write http://127.0.0.1:9463")
-    return None if text is None else text.rstrip("/")
-
-
-def _path(given: Mapping[str, str], option: str) -> Path | None:
-    return Path(given[option]).expanduser() if option in given else None

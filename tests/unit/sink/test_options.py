@@ -75,7 +75,7 @@ def test_given_dead_letters_when_parsed_then_their_topic_is_kept() -> None:
         ({"transactionTimeout": "5s"}, "transactionTimeout: '5s' is not within 10s..15m"),
         ({"transactionTimeout": "16m"}, "transactionTimeout: '16m' is not within 10s..15m"),
         ({"transactionTimeout": "soon"}, "transactionTimeout: 'soon' is not a duration above zero"),
-        ({"topic": "a/b"}, "topic: 'a/b' is no topic name"),
+        ({"topic": "a/b"}, "topic: 'a/b' is not a topic name"),
         ({"writeId": "w"}, "writeId: only batch writes have one"),
         ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled: 'true' replays several batches"),
         ({"sinkid2": "x"}, "sinkid2: unknown option of the sink; did you mean sinkId"),

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from discovery.config.durations import duration_option
+from discovery.config.option_values import one_of, topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName
 
 NAMES = ("cutAfter", "cutLedger", "cutLedgerTopic", "coordinatorHost", "coordinatorPort")
-_LEDGERS = ("file", "kafka")
 _MAX_PORT = 65_535
-_MAX_TOPIC = 249
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ def parse_cut_options(given: Mapping[str, str]) -> CutOptions | None:
         if named:
             raise ConfigError(f"{named[0]}: it has no effect without sourceId; name this source, or leave it out")
         return None
-    in_kafka = _ledger(given.get("cutLedger", "file"))
+    in_kafka = one_of("cutLedger", given.get("cutLedger", "file"), ("file", "kafka")) == "kafka"
     if "cutLedgerTopic" in given and not in_kafka:
         raise ConfigError(
             "cutLedgerTopic: it has no effect with cutLedger=file; set cutLedger to kafka, or leave it out"
@@ -50,23 +49,10 @@ def parse_cut_options(given: Mapping[str, str]) -> CutOptions | None:
     return CutOptions(
         after_seconds=duration_option(given.get("cutAfter", "1s"), option="cutAfter"),
         in_kafka=in_kafka,
-        topic=_topic(given.get("cutLedgerTopic", CUT_LEDGER_TOPIC)),
+        topic=topic_name("cutLedgerTopic", given.get("cutLedgerTopic", CUT_LEDGER_TOPIC)),
         host=_host(given["coordinatorHost"]) if "coordinatorHost" in given else None,
         port=_port(given["coordinatorPort"]) if "coordinatorPort" in given else 0,
     )
-
-
-def _ledger(text: str) -> bool:
-    if text.strip().lower() not in _LEDGERS:
-        raise ConfigError(f"cutLedger: {text!r} is not one of {', '.join(_LEDGERS)}")
-    return text.strip().lower() == "kafka"
-
-
-def _topic(text: str) -> TopicName:
-    name = text.strip()
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or len(name) > _MAX_TOPIC or name in {".", ".."}:
-        raise ConfigError(f"cutLedgerTopic: {text!r} is not a topic name (letters, digits, '.', '_', '-')")
-    return TopicName(name)
 
 
 def _host(text: str) -> str:

@@ -1,15 +1,14 @@
 """The options of `format("kafka-discovery")`, checked as a whole before anything starts."""
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import duration_option
+from discovery.config.option_values import flag, one_of, optional, path_of, positive, service_url, spelled, text_of
 from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
@@ -30,8 +29,6 @@ from discovery.spark.source.planning.bounds import (
 )
 from discovery.spark.source.planning.offsets import COMMITTED, EARLIEST, LATEST
 from discovery.spark.source.planning.plan import OnParked
-
-_T = TypeVar("_T")
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 FALLBACK = "startingOffsetsFallback"
@@ -157,23 +154,23 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     given = _given(options)
     client = map_client_options({name: value for name, value in given.items() if _is_client_option(name)})
     interest = _interest(given, client)
-    strategy = _one_of(STRATEGY, given.get(STRATEGY, "error"), ("error", "latest"))
+    strategy = one_of(STRATEGY, given.get(STRATEGY, "error"), ("error", "latest"))
     starting = parse_bound(given, STARTING, interest, NoneAfter(strategy))
     group = client.librdkafka.get("group.id")
-    commit_offsets = _flag("commitOffsets", given.get("commitOffsets", "false"))
+    commit_offsets = flag("commitOffsets", given.get("commitOffsets", "false"))
     _need_group(group, {f"{STARTING.offsets}=committed": starting == COMMITTED, "commitOffsets=true": commit_offsets})
-    least, most = _optional(given, LIMITS[1], _positive), _optional(given, LIMITS[0], _positive)
+    least, most = optional(given, LIMITS[1], positive), optional(given, LIMITS[0], positive)
     if least is not None and most is not None and least > most:
         raise ConfigError(
             f"{LIMITS[1]}: {least} is more than {LIMITS[0]}={most} allows; lower the one or raise the other"
         )
     return SourceOptions(
         bootstrap=_bootstrap(given),
-        bootstrap_file=_optional(given, "bootstrapServersFile", _folder),
+        bootstrap_file=optional(given, "bootstrapServersFile", path_of),
         interest=interest,
         client=client,
         starting=starting,
-        starting_fallback=_FALLBACKS[_one_of(FALLBACK, given.get(FALLBACK, "error"), tuple(_FALLBACKS))],
+        starting_fallback=_FALLBACKS[one_of(FALLBACK, given.get(FALLBACK, "error"), tuple(_FALLBACKS))],
         group=group,
         commit_offsets=commit_offsets,
         ending=parse_bound(given, ENDING, interest, NoneAfter.LATEST),
@@ -182,25 +179,25 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         max_trigger_delay_seconds=duration_option(
             given.get("maxTriggerDelay", "15m"), option="maxTriggerDelay", bare_unit="ms"
         ),
-        min_partitions=_optional(given, "minPartitions", _positive),
-        max_records_per_partition=_optional(given, "maxRecordsPerPartition", _positive),
-        fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        min_partitions=optional(given, "minPartitions", positive),
+        max_records_per_partition=optional(given, "maxRecordsPerPartition", positive),
+        fail_on_data_loss=flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
         restart_recreated=_restarts(given),
-        include_headers=_flag("includeHeaders", given.get("includeHeaders", "false")),
-        on_parked=OnParked(_one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
+        include_headers=flag("includeHeaders", given.get("includeHeaders", "false")),
+        on_parked=OnParked(one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
         stall_timeout_seconds=duration_option(given.get("stallTimeout", "2m"), option="stallTimeout"),
         startup_timeout_seconds=duration_option(given.get("startupTimeout", "10m"), option="startupTimeout"),
-        state_dir=_optional(given, "stateDir", _folder),
-        source_id=_optional(given, "sourceId", _name),
+        state_dir=optional(given, "stateDir", path_of),
+        source_id=optional(given, "sourceId", text_of),
         cuts=parse_cut_options(given),
-        discovery_url=_optional(given, "discoveryUrl", _url),
-        discovery_cluster=_name("discoveryCluster", given.get("discoveryCluster", "default")),
+        discovery_url=optional(given, "discoveryUrl", service_url),
+        discovery_cluster=text_of("discoveryCluster", given.get("discoveryCluster", "default")),
         discovery_files=service_files(given),
         discovery_max_age_seconds=duration_option(given.get("discoveryMaxAge", "10s"), option="discoveryMaxAge"),
-        cluster_id=_optional(given, "clusterId", lambda option, text: ClusterId(_name(option, text))),
+        cluster_id=optional(given, "clusterId", lambda option, text: ClusterId(text_of(option, text))),
         group_id_prefix=given.get("groupIdPrefix", "spark-kafka-discovery"),
         rack_variable=_rack_variable(given),
-        fetch_engine=_one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
+        fetch_engine=one_of("fetchEngine", given.get("fetchEngine", "auto"), ("auto", "native", "python")),
         fetch_max_memory_bytes=parse_size(
             given.get("fetchMaxMemory", "64m"), option="fetchMaxMemory", least="8m", most="4g"
         ),
@@ -263,12 +260,12 @@ def _notes(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _restarts(given: Mapping[str, str]) -> bool:
-    default = "fail" if _flag("failOnDataLoss", given.get("failOnDataLoss", "true")) else "restart"
-    return _one_of("onTopicRecreated", given.get("onTopicRecreated", default), ("fail", "restart")) == "restart"
+    default = "fail" if flag("failOnDataLoss", given.get("failOnDataLoss", "true")) else "restart"
+    return one_of("onTopicRecreated", given.get("onTopicRecreated", default), ("fail", "restart")) == "restart"
 
 
 def _rack_variable(given: Mapping[str, str]) -> str | None:
-    variable = _optional(given, "clientRackVariable", _name)
+    variable = optional(given, "clientRackVariable", text_of)
     if variable is not None and "kafka.client.rack" in given:
         raise ConfigError("clientRackVariable: kafka.client.rack says the rack of all workers; remove one of the two")
     return variable
@@ -285,20 +282,13 @@ def _is_client_option(name: str) -> bool:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """Restore the names' spelling, which Spark lowers, and refuse what we do not know."""
-    spelling = {name.lower(): name for name in KNOWN}
     given: dict[str, str] = {}
     for raw, value in options.items():
         name = raw.lower()
         if not name.startswith("kafka."):
-            name = spelling.get(name) or _refuse(raw)
+            name = spelled(raw, (*KNOWN, BOOTSTRAP))
         given[name] = value
     return given
-
-
-def _refuse(raw: str) -> str:
-    candidates = {name.lower(): name for name in (*KNOWN, BOOTSTRAP)}
-    near = difflib.get_close_matches(raw.lower(), candidates, n=1, cutoff=0.0)
-    raise ConfigError(f"{raw}: unknown option; did you mean {candidates[near[0]]}?")
 
 
 def _bootstrap(given: Mapping[str, str]) -> tuple[BrokerAddress, ...]:
@@ -355,41 +345,3 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     if not assigned or not sound:
         raise ConfigError(f'assign: {text!r} does not name partitions; write JSON like {{"orders": [0, 1]}}')
     return tuple(sorted(assigned))
-
-
-def _optional(given: Mapping[str, str], option: str, parse: Callable[[str, str], _T]) -> _T | None:
-    return parse(option, given[option]) if option in given else None
-
-
-def _positive(option: str, text: str) -> int:
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit()) or not 0 < int(stripped) < 2**63:
-        raise ConfigError(f"{option}: {text!r} is not a whole number of 1 or more")
-    return int(stripped)
-
-
-def _flag(option: str, text: str) -> bool:
-    return _one_of(option, text, ("true", "false")) == "true"
-
-
-def _one_of(option: str, text: str, values: tuple[str, ...]) -> str:
-    lowered = text.strip().lower()
-    if lowered not in values:
-        raise ConfigError(f"{option}: {text!r} is not one of {', '.join(values)}")
-    return lowered
-
-
-def _url(option: str, text: str) -> str:
-    if not re.fullmatch(r"https?://[^/?#@\s]+/?", text.strip()):
-        raise ConfigError(f"{option}: {text!r} is no address of a service; write http://127.0.0.1:9463")
-    return text.strip().rstrip("/")
-
-
-def _folder(option: str, text: str) -> Path:
-    return Path(_name(option, text)).expanduser()
-
-
-def _name(option: str, text: str) -> str:
-    if not text.strip():
-        raise ConfigError(f"{option}: empty; give it a value or leave the option out")
-    return text.strip()
