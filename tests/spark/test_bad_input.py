@@ -9,7 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.spark.conftest import Reading, ReadStream
+from discovery.spark.launch.queries import StartedQuery
+from tests.spark.conftest import NORMAL_TRIGGER, Reading, ReadStream
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.native import per_partition
@@ -68,6 +69,24 @@ def test_given_an_end_of_reading_when_a_stream_starts_then_it_is_refused(
 ) -> None:
     message = ended_with(read_stream({"subscribe": topic_name, "endingOffsets": "latest"}))
     assert "endingOffsets: a stream has no end; remove it, and use Trigger.AvailableNow" in message
+
+
+def test_given_asynchronous_progress_tracking_when_a_named_source_plans_then_one_line_refuses_it(
+    spark: SparkSession, kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20))
+    options = {"subscribe": topic_name, "maxOffsetsPerTrigger": "2", "sourceId": topic_name, **EARLIEST}
+    frame = spark.readStream.format("kafka-discovery").options(
+        **{"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "stateDir": str(tmp_path / "state"), **options}
+    )
+    writer = frame.load().writeStream.format("noop").option("asyncProgressTrackingEnabled", "true")
+    start = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(**NORMAL_TRIGGER).start
+    query = StartedQuery(start, print).current()
+    eventually(lambda: not query.isActive, 60, "the end of the query")
+    message = str(query.exception()).partition("JVM stacktrace")[0]
+    assert "asyncProgressTrackingEnabled: true leaves batches out of Spark's log" in message
+    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,10 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._feed_factory = feed_factory
         self._planner: Planner | None = None
         self._status: StatusFile | None = None
+        self._ran: dict[str, Any] | None = None
+        """Where the newest batch of this run ends."""
+        self._logged: dict[str, Any] | None = None
+        """The newest end of a batch of which Spark said that its log holds it."""
 
     # -- driver -------------------------------------------------------------------------------------------------
 
@@ -170,15 +174,32 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """
         if start == end:
             return []
+        self._refuse_batches_without_log(start)
         tasks, brokers, ticket = self._plan().tasks(start, end)
+        self._ran = end
         settings = fetch_settings(self._options)
         return [
             RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=for_ranges(ticket, ranges))
             for ranges in tasks
         ]
 
+    def _refuse_batches_without_log(self, start: dict[str, Any]) -> None:
+        """Refuse asynchronous progress tracking, an option of the writer that no source is shown.
+
+        With it alone Spark plans on before it has said that the last batch is in its log, where a rewind must stand.
+        """
+        if self._options.cuts is not None and start == self._ran != self._logged:
+            raise ConfigError(
+                "asyncProgressTrackingEnabled: true leaves batches out of Spark's log, and a source with sourceId "
+                "needs each of them there; remove it, or sourceId"
+            )
+
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint is the only truth about what was read."""
+        """Note that Spark's log holds a batch; its checkpoint is the only truth about what was read.
+
+        Runs: driver, once per batch but the first, before its tasks are asked for; from memory.
+        """
+        self._logged = end
 
     def stop(self) -> None:
         """Stop the feed. Spark calls this only when a method failed; else the process is killed.

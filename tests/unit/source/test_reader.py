@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -175,3 +176,28 @@ def test_given_a_started_reader_when_stopped_then_its_feed_stops() -> None:
     reader.commit(START)
     reader.stop()
     assert (feed.started, feed.stopped) == (1, 1)
+
+
+def test_given_a_named_source_when_batches_are_missing_in_sparks_log_then_one_line_refuses_asynchronous_progress(
+    tmp_path: Path,
+) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}))
+    reader = reader_over(feed, sourceId="s", stateDir=str(tmp_path), maxOffsetsPerTrigger="10")
+    offsets = [reader.initialOffset()]
+    try:
+        for logged in (True, True, False):
+            offsets.append(reader.latestOffset(offsets[-1], ReadMaxRows(10)))
+            if logged:
+                reader.commit(json.loads(json.dumps(offsets[-2])))
+                reader.partitions(*offsets[-2:])
+        with pytest.raises(ConfigError, match="asyncProgressTrackingEnabled: true leaves batches out") as error:
+            reader.partitions(*offsets[-2:])
+        assert "\n" not in str(error.value)
+    finally:
+        reader.stop()
+
+
+def test_given_a_source_without_a_name_when_batches_are_missing_in_sparks_log_then_it_goes_on() -> None:
+    reader = reader_over(ScriptedFeed(view_of({tp(0): partition_view(0, 50)})))
+    assert reader.partitions(START, {"t": {"0": 10}})
+    assert reader.partitions({"t": {"0": 10}}, {"t": {"0": 20}})
