@@ -102,7 +102,10 @@ class NewBootstrap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotSaved:
-    """The snapshot could not be written."""
+    """The snapshot was not written."""
+
+    wait_seconds: float = 10.0
+    """Until it is tried again."""
 
 
 ClientAnswer = MetadataAnswer | MetadataFailure | TopicIdsAnswer | OffsetsAnswer

@@ -50,14 +50,13 @@ from discovery.core.quarantine import judged, revived
 from discovery.core.questions import Agenda, AskOffsets, Call, LeaderKey, Vet, Wanted, partitions_by_leader
 from discovery.core.sentence import describe
 from discovery.core.shrink import brake
-from discovery.core.state import AddressState, State, without_id
+from discovery.core.state import AddressState, State, initial_state, without_id
 from discovery.core.topics import merge_topics
 from discovery.core.verdict import conclude
 
 _FAILURES_BEFORE_REBUILD = 3
 _NO_REBUILD = frozenset({FailureKind.AUTH, FailureKind.TLS})
 _TOPIC_GRACE_SECONDS = 2.0
-_SAVE_AGAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +158,7 @@ def decide(
     for answer in answers:
         _take(turn, answer)
     _note_silence(turn)
+    _outvote(turn)
     _settle_pin(turn)
     if turn.state.pin is not None and not turn.state.client and turn.state.living:
         turn.rebuild("the first living broker was found")
@@ -204,7 +204,7 @@ def _take(turn: _Turn, answer: Answer) -> None:
             _on_bootstrap(turn, answer)
         case NotSaved():
             # A full disk may have room again, and the process that wrote a shared view may be gone.
-            turn.state = replace(turn.state, save_again_at=turn.now + _SAVE_AGAIN_SECONDS)
+            turn.state = replace(turn.state, save_again_at=turn.now + answer.wait_seconds)
         case _:
             assert_never(answer)
 
@@ -285,6 +285,26 @@ def _learn(turn: _Turn, brokers: Iterable[Broker]) -> None:
     fresh = {b.address: AddressState() for b in brokers if b.address not in turn.state.addresses}
     if fresh:
         turn.state = replace(turn.state, addresses={**turn.state.addresses, **fresh})
+
+
+def _may_outvote(state: State) -> bool:
+    is_new = state.list_outvotes and state.pin_source is PinSource.SAVED
+    return is_new and state.confirmed_at is None and not state.living
+
+
+def _outvote(turn: _Turn) -> None:
+    """Leave a saved view whose brokers are gone where every listed address belongs to one other cluster."""
+    state = turn.state
+    if not _may_outvote(state) or any(known.verdict is None for known in state.addresses.values()):
+        return
+    listed = [state.addresses[address] for address in state.configured]
+    clusters = {k.cluster_id if k.verdict is Verdict.FOREIGN_CLUSTER else None for k in listed}
+    if len(clusters) != 1 or None in clusters:
+        return
+    text = f"the saved view of cluster {state.pin} is left: its brokers are gone, and the list names {clusters.pop()}"
+    turn.announce(EventKind.CLUSTER_MISMATCH, "bootstrap", text)
+    fresh = initial_state(state.configured, interest=state.interest, salt=state.salt)
+    turn.state = replace(fresh, left=state.snapshot, client=state.client)
 
 
 def _settle_pin(turn: _Turn) -> None:
@@ -369,8 +389,9 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
             turn.announce(EventKind.SHRINK_BLOCKED, topic, f"kept partitions of {topic} that an answer left out")
             turn.agenda.ids_at = turn.now  # a new id would explain it
     assert turn.state.pin is not None  # noqa: S101 - checked by the caller
+    before = old or turn.state.left
     content = Snapshot(
-        generation=old.generation if old else Generation(0),
+        generation=before.generation if before else Generation(0),
         cluster_id=turn.state.pin,
         brokers=brokers,
         topics=merged.topics,
@@ -572,6 +593,8 @@ def _fatal(state: State) -> str | None:
         return state.fatal
     listed = [state.addresses[address] for address in state.configured]
     foreign = [k for k in listed if k.verdict is Verdict.FOREIGN_CLUSTER]
+    if _may_outvote(state) and any(known.verdict is None for known in state.addresses.values()):
+        return None
     if len(foreign) < len(listed) or (state.living and state.pin_source is PinSource.ANSWERS):
         # A list that names another cluster than the one a saved view or an option says is a mistake, or a move, also
         # where brokers live that the saved view remembers: nobody wants to read them by it unawares.

@@ -77,6 +77,10 @@ class State:
     """Makes the jitter of this process differ from others'."""
     pin: ClusterId | None = None
     pin_source: PinSource | None = None
+    list_outvotes: bool = False
+    """Nothing was read yet: a list whose addresses all belong to one other cluster replaces a saved view of the dead."""
+    left: Snapshot | None = None
+    """The saved view that the list replaced."""
     first_answer_at: float | None = None
     """When the first cluster id was heard while there was no pin."""
     snapshot: Snapshot | None = None
@@ -130,6 +134,7 @@ def initial_state(
     snapshot: Snapshot | None = None,
     cluster_id: ClusterId | None = None,
     salt: int = 0,
+    list_outvotes: bool = False,
 ) -> State:
     """Return the state of a loop that has asked nobody yet.
 
@@ -139,6 +144,7 @@ def initial_state(
         snapshot: The persisted view; its brokers become candidates and its cluster id the pin.
         cluster_id: The pin given by the user; wins over the snapshot's, whose content is dropped if it differs.
         salt: Any number; differs between processes.
+        list_outvotes: The configured addresses may replace the persisted view: see `State`.
 
     Runs: anywhere (pure).
     """
@@ -154,6 +160,7 @@ def initial_state(
         salt=salt,
         pin=pin,
         pin_source=PinSource.OPTION if cluster_id else PinSource.SAVED if snapshot else None,
+        list_outvotes=list_outvotes,
         snapshot=snapshot,
         without_id=without_id(snapshot, {}),
         leaders=partitions_by_leader(snapshot, interest),

@@ -89,6 +89,8 @@ class FeedView:
     """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
     first_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     """The first id that this run's loop learned of each topic: one recreated since has another one by now."""
+    left_cluster: ClusterId | None = None
+    """Whose saved view the list replaced at this start: see `core.state.State`."""
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None

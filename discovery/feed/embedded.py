@@ -12,7 +12,7 @@ import tenacity
 from discovery.config.client.options import ClientOptions
 from discovery.config.clock import SystemClock
 from discovery.config.logs import event_log
-from discovery.core.answers import CallEnded, MetadataFailure, NewBootstrap, OffsetsAnswer
+from discovery.core.answers import CallEnded, MetadataFailure, NewBootstrap, NotSaved, OffsetsAnswer
 from discovery.core.budget import Deadline
 from discovery.core.clock import Clock
 from discovery.core.decide import Decision
@@ -86,6 +86,7 @@ class EmbeddedFeed:
         clock: Clock | None = None,
         on_decision: Callable[[Decision], None] | None = None,
         demand: Demand = everything,
+        list_outvotes: bool = False,
     ) -> None:
         """Remember what to follow.
 
@@ -104,6 +105,8 @@ class EmbeddedFeed:
             clock: The system's if None.
             on_decision: Hears of every decision after it is shown, on the loop's thread; must be quick.
             demand: Tells whose end offsets must be fresh at this moment.
+            list_outvotes: The follower has read nothing yet: a list whose addresses all belong to one other cluster
+                replaces a saved view whose brokers are gone. It is kept from the first `ack` on.
         """
         self._bootstrap = tuple(bootstrap)
         self._bootstrap_file = bootstrap_file
@@ -113,6 +116,7 @@ class EmbeddedFeed:
         self._clock = clock or SystemClock()
         self._on_decision = on_decision
         self._demand = demand
+        self._list_outvotes = list_outvotes
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
         if options.api_timeout_seconds is not None:
@@ -159,6 +163,7 @@ class EmbeddedFeed:
                 snapshot=snapshot,
                 cluster_id=self._cluster_id,
                 salt=salt,
+                list_outvotes=self._list_outvotes,
             )
             self._calls = ThreadedCalls(
                 self._clock, max_stuck=self._policy.max_stuck_calls, on_error=self._on_call_error
@@ -254,6 +259,9 @@ class EmbeddedFeed:
     def ack(self, generation: Generation) -> None:
         """See `PartitionFeed.ack`."""
         self.acked_generation = generation
+        if self._view.left_cluster is not None and self._store is not None and not self._store.may_replace:
+            self._store.may_replace = True
+            self._started().inbox.put(NotSaved(wait_seconds=0.0))
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionFeed.report`."""

@@ -7,6 +7,7 @@ Layout below the state folder: `sources/<source id>.json` for a source with a na
 import hashlib
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from discovery.config.logs import event_log
@@ -37,6 +38,9 @@ class SnapshotStore:
         self._path: Path | None = state_dir / "sources" / file_name(source_id) if source_id else None
         self._lock: FileLock | None = None
         self._known: frozenset[BrokerAddress] = frozenset()
+        self._loaded: Saved | None = None
+        self.may_replace = False
+        """Whether the view of another cluster than the loaded one is kept: the list outvoted it for good."""
         self.write_failures = 0
 
     def open(self) -> None:
@@ -65,7 +69,7 @@ class SnapshotStore:
         saved = self._load_named() if self._path else self._load_shared(configured, cluster_id)
         if saved is None:
             return None
-        self._known = saved.known_addresses
+        self._loaded, self._known = saved, saved.known_addresses
         return saved.snapshot
 
     def save(self, snapshot: Snapshot, addresses: Collection[BrokerAddress]) -> bool:
@@ -73,6 +77,10 @@ class SnapshotStore:
 
         Runs: the loop's thread; blocks for two fsyncs.
         """
+        if self._loaded is not None and self._loaded.snapshot.cluster_id != snapshot.cluster_id:
+            if not self.may_replace:
+                return False
+            self._disown(self._loaded, addresses)
         if self._path is None and not self._claim(snapshot.cluster_id):
             return False
         known = frozenset(addresses) | {b.address for b in snapshot.brokers}
@@ -93,6 +101,21 @@ class SnapshotStore:
 
     def _shared(self, cluster_id: ClusterId) -> Path:
         return self._state_dir / "clusters" / file_name(cluster_id)
+
+    def _disown(self, left: Saved, addresses: Collection[BrokerAddress]) -> None:
+        """Take addresses that are another cluster's by now out of the view that was loaded: they do not lead to it."""
+        self._loaded, self._known = None, frozenset()
+        path = self._shared(left.snapshot.cluster_id)
+        lock = FileLock(path.with_suffix(".lock"))
+        try:
+            lock.acquire()
+            write_atomically(path, encode(replace(left, known_addresses=left.known_addresses - frozenset(addresses))))
+        except StateError as error:
+            _log.debug("state_written_by_another", cluster_id=left.snapshot.cluster_id, error=str(error))
+        except OSError as error:
+            self._note_failure(path, error)
+        finally:
+            lock.release()
 
     def _claim(self, cluster_id: ClusterId) -> bool:
         """Become the writer of the cluster's shared file, if nobody is: the others' views are as good as ours."""

@@ -9,7 +9,18 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from discovery.core.model import (
+    Broker,
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    Generation,
+    Snapshot,
+    parse_bootstrap_servers,
+)
 from discovery.localkafka.cluster import LocalKafka
+from discovery.store.snapshots import SnapshotStore
+from tests.support.faults import refused_port
 from tests.support.helpers import numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.native import delete_records, fill, rows, written
@@ -182,3 +193,18 @@ def test_given_a_dead_leader_when_read_at_once_then_the_read_fails_whole_and_nam
     message = failure(read_batch({"subscribe": topic_name, "startupTimeout": "8s"}, cluster=cluster))
     assert f"a batch read is complete or fails: waited 8 s for {topic_name}-1 (it" in message
     assert "Traceback" not in message
+
+
+def test_given_a_saved_view_of_a_cluster_that_is_gone_when_read_then_the_list_is_followed(
+    kafka_cluster: LocalKafka, read_batch: ReadBatch, filled: str, tmp_path: Path
+) -> None:
+    store = SnapshotStore(tmp_path)
+    with refused_port() as gone:
+        broker = Broker(broker_id=BrokerId(1), address=BrokerAddress.parse(gone))
+        snapshot = Snapshot(generation=Generation(3), cluster_id=ClusterId("gone"), brokers=(broker,))
+        assert store.save(snapshot, parse_bootstrap_servers(kafka_cluster.bootstrap_servers, option="list"))
+        store.close()
+        assert read_batch({"subscribe": filled, "stateDir": str(tmp_path)}).count() == 15
+        assert "belongs to cluster" in failure(
+            read_batch({"subscribe": filled, "stateDir": str(tmp_path), "clusterId": "gone"})
+        )

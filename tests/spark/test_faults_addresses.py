@@ -2,11 +2,22 @@
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from discovery.core.model import (
+    Broker,
+    BrokerAddress,
+    BrokerId,
+    ClusterId,
+    Generation,
+    Snapshot,
+    parse_bootstrap_servers,
+)
 from discovery.localkafka.cluster import LocalKafka
+from discovery.store.snapshots import SnapshotStore
 from tests.support.faults import UNRESOLVABLE, Garbage, accept_and_hang, black_hole, garbage_speaker, refused_port
 from tests.support.foreign_broker import ForeignBroker
 from tests.support.helpers import eventually, numbered, produce
@@ -147,6 +158,54 @@ def test_given_names_that_do_not_resolve_and_ports_that_are_not_kafka_when_liste
         for address, verdict in strange.items():
             _wait_said(driver, f"{address} is {verdict}")
         query.assert_alive()
+
+
+@pytest.fixture
+def old_view(breakable: LocalKafka, tmp_path: Path) -> Iterator[Callable[[str | None], None]]:
+    """Save the view of a cluster that is gone, which was reached by the addresses of the living one."""
+    with refused_port() as gone:
+        broker = Broker(broker_id=BrokerId(1), address=BrokerAddress.parse(gone))
+        snapshot = Snapshot(generation=Generation(3), cluster_id=ClusterId("gone"), brokers=(broker,))
+
+        def save(source_id: str | None) -> None:
+            for path in (tmp_path / "state" / "clusters").glob("*.json"):
+                path.unlink()
+            store = SnapshotStore(tmp_path / "state", source_id=source_id)
+            store.open()
+            assert store.save(snapshot, parse_bootstrap_servers(breakable.bootstrap_servers, option="list"))
+            store.close()
+
+        yield save
+
+
+def test_given_a_cluster_that_is_gone_when_its_list_leads_to_another_then_only_new_queries_begin_there(
+    breakable: LocalKafka,
+    driver: SparkDriver,
+    start_query: StartQuery,
+    topic_name: str,
+    old_view: Callable[[str | None], None],
+) -> None:
+    breakable.create_topic(topic_name, assignment=replicas((1, 2)))
+    produce(breakable.bootstrap_servers, topic_name, *numbered(10))
+    old_view(None)
+    first = start_query(topic_name, checkpoint="same")
+    first.wait_rows(10)
+    first.wait_committed()
+    first.stop()
+    _wait_said(driver, "but the saved state says gone, whose brokers are gone; as nothing was read yet")
+    again = start_query(topic_name, checkpoint="same")
+    produce(breakable.bootstrap_servers, topic_name, *numbered(10, prefix="later-"))
+    again.wait_rows(10)
+    again.wait_committed()
+    again.stop()
+    old_view(None)
+    errors = [start_query(topic_name, checkpoint="same").wait_failure(60)]
+    old_view(topic_name)
+    errors.append(start_query(topic_name, sourceId=topic_name).wait_failure(60))
+    for error in errors:
+        assert "but the saved state says gone" in error
+        assert "`kafka-discovery state list`, then `state reset`" in error
+        assert "Traceback" not in error
 
 
 def test_given_an_address_of_another_cluster_in_the_list_when_read_then_its_records_never_come(

@@ -44,7 +44,8 @@ class KafkaDiscoveryReader(DataSourceReader):
     def __init__(self, options: SourceOptions, feed_factory: FeedFactory = chosen_feed) -> None:
         """Keep the options; no I/O, no thread."""
         # A stream of the same name may run and hold its state: a batch read leaves nothing behind that needs a name.
-        self._options = replace(options, source_id=None, cuts=None, notes=(*options.notes, *batch_notes(options)))
+        notes = (*options.notes, *batch_notes(options))
+        self._options = replace(options, source_id=None, cuts=None, begins=True, notes=notes)
         self._feed_factory = feed_factory
 
     def partitions(self) -> list[InputPartition]:

@@ -81,6 +81,7 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         state_dir=options.state_dir or default_state_dir(),
         source_id=options.source_id,
         cluster_id=options.cluster_id,
+        list_outvotes=options.begins and options.source_id is None,
     )
 
 

@@ -83,6 +83,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._feed_factory = feed_factory
         self._planner: Planner | None = None
         self._status: StatusFile | None = None
+        self._bounded = False
+        """The query ends at fixed offsets."""
         self._ran: dict[str, Any] | None = None
         """Where the newest batch of this run ends."""
         self._logged: dict[str, Any] | None = None
@@ -90,11 +92,10 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     # -- driver -------------------------------------------------------------------------------------------------
 
-    def _plan(self) -> Planner:
-        if self._refusal is not None:
-            raise ConfigError(self._refusal)
+    def _plan(self, *, begins: bool = False) -> Planner:
+        self._refuse()
         if self._planner is None:
-            self._options = with_open_stores(self._options)
+            self._options = replace(with_open_stores(self._options), begins=begins)
             feed = started_feed(self._feed_factory, self._options)
             say_notes(self._options)
             self._planner = Planner(
@@ -105,7 +106,13 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 refuse_start=no_cut_left_behind(self._options),
             )
             self._status = self._tell(self._planner)
+        if self._bounded and not self._planner.available_now:
+            self._planner.fix_target()
         return self._planner
+
+    def _refuse(self) -> None:
+        if self._refusal is not None:
+            raise ConfigError(self._refusal)
 
     @_border
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -113,7 +120,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
         Runs: driver, at the start of a new query; blocks up to `startupTimeout` for a living broker.
         """
-        return cast("dict[str, Any]", self._plan().initial_offsets())
+        return cast("dict[str, Any]", self._plan(begins=True).initial_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return `maxOffsetsPerTrigger` in Spark's words.
@@ -141,7 +148,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             raise one_line(error) from None
         except Exception:
             _log.exception("%s: latestOffset failed; the query goes on from where it stands", BUG_PHRASE)
-            if once or (self._planner is not None and self._planner.available_now):
+            if once or self._bounded:
                 # Here "nothing new" would end the query as a success.
                 raise
             return start
@@ -159,11 +166,12 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     @_border
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the offsets at which the query ends.
+        """Have the next call fix the offsets at which the query ends: that one shows whether the query is new.
 
-        Runs: driver, once; blocks up to its budget for fresh answers.
+        Runs: driver, once, before anything else; no I/O. The next call blocks up to its budget for fresh answers.
         """
-        self._plan().fix_target()
+        self._refuse()
+        self._bounded = True
 
     @_border
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

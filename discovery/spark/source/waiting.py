@@ -7,7 +7,7 @@ from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.feed.base import FeedView, PartitionFeed, verdicts
 from discovery.spark.source.options.parse import SourceOptions
-from discovery.spark.source.planning.start import explain, is_confirmed, is_living, is_usable
+from discovery.spark.source.planning.start import explain, is_confirmed, is_living, is_usable, moved
 
 _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0
@@ -54,7 +54,9 @@ class Patience:
         if not is_usable(view, interest):
             raise self._no_start(view)
         if not self.lived:
-            self.wait(is_confirmed, _SETTLE_SECONDS)
+            view = self.wait(is_confirmed, _SETTLE_SECONDS)
+            if view.left_cluster is not None:
+                _log.warning("%s; as nothing was read yet, it begins there", moved(view))
         self.lived = True
         return self.wait(is_enough, _SETTLE_SECONDS)
 

@@ -2,9 +2,18 @@ from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer,
 from discovery.core.decide import Decision, Persist, RebuildClient
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
-from discovery.core.model import BrokerId, LoopState, TopicId, TopicName, TopicPartition, Verdict
+from discovery.core.model import (
+    BrokerId,
+    ClusterId,
+    LoopState,
+    Snapshot,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    Verdict,
+)
 from discovery.core.model import PartitionOffsets as Offsets
-from discovery.core.state import initial_state
+from discovery.core.state import State, initial_state
 from discovery.core.topics import is_confirmed
 from tests.unit.core.core_values import (
     OURS,
@@ -219,6 +228,42 @@ def test_given_a_saved_view_when_the_list_is_foreign_though_a_learned_broker_liv
     assert decision.state.fatal is None, "the other address may be ours"
     decision = run(decision.state, alive(9, 8, cluster=THEIRS))
     assert "the saved state says" in (decision.state.fatal or "")
+
+
+def new_query_of_a_moved_list() -> tuple[State, Snapshot]:
+    """A start without offsets whose two listed addresses belong to another cluster than the saved view's."""
+    saved = snapshot_of(settled(2, topic()))
+    return initial_state([address(8), address(9)], snapshot=saved, list_outvotes=True), saved
+
+
+def test_given_nothing_read_yet_when_the_saved_brokers_are_gone_and_the_list_is_of_one_cluster_then_that_is_pinned() -> (
+    None
+):
+    state, saved = new_query_of_a_moved_list()
+    foreign = [alive(n, 8, 9, cluster=THEIRS) for n in (8, 9)]
+    state = run(state, *foreign).state
+    assert (state.pin, state.fatal) == (OURS, None), "a broker of the saved view may live"
+    decision = run(state, dead(1), dead(2))
+    assert decision.state.left == saved
+    assert set(decision.state.addresses) == {address(8), address(9)}
+    assert "the saved view of cluster ours is left" in decision.events[-1].sentence
+    state = run(decision.state, *foreign).state
+    assert (state.pin, state.fatal) == (THEIRS, None)
+    state = run(state, answer(8, 9, topics=(topic(),), cluster=THEIRS)).state
+    assert snapshot_of(state).cluster_id == THEIRS
+    assert snapshot_of(state).generation == saved.generation + 1
+
+
+def test_given_nothing_read_yet_when_a_saved_broker_lives_or_the_list_disagrees_then_the_saved_view_stays() -> None:
+    state, _ = new_query_of_a_moved_list()
+    foreign = [alive(n, 8, 9, cluster=THEIRS) for n in (8, 9)]
+    lives = run(state, *foreign, alive(1, 1, 2), dead(2)).state
+    assert lives.pin == OURS
+    assert "state reset" in (lives.fatal or "")
+    split = run(state, foreign[0], alive(9, 9, cluster=ClusterId("third")), dead(1), dead(2)).state
+    silent = run(state, foreign[0], dead(9), dead(1), dead(2)).state
+    assert split.pin == silent.pin == OURS
+    assert "state reset" in (split.fatal or "")
 
 
 def test_given_a_saved_view_when_the_listed_are_dead_and_a_learned_one_lives_then_the_client_is_built_from_it() -> None:

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError
+from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError, StateError
+from discovery.core.model import ClusterId
 from discovery.feed.base import SourceFeed
 from discovery.spark.source.options.parse import SourceOptions, parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
@@ -201,3 +202,45 @@ def test_given_a_source_without_a_name_when_batches_are_missing_in_sparks_log_th
     reader = reader_over(ScriptedFeed(view_of({tp(0): partition_view(0, 50)})))
     assert reader.partitions(START, {"t": {"0": 10}})
     assert reader.partitions({"t": {"0": 10}}, {"t": {"0": 20}})
+
+
+MOVED = {"left_cluster": ClusterId("old"), "cluster_id": ClusterId("new")}
+
+
+def test_given_a_new_query_or_one_with_a_checkpoint_when_the_feed_is_made_then_it_knows_which() -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}))
+    made: list[bool] = []
+
+    def reader() -> KafkaDiscoveryStreamReader:
+        def factory(options: SourceOptions) -> SourceFeed:
+            made.append(options.begins)
+            return feed
+
+        return KafkaDiscoveryStreamReader(parse_options(OPTIONS), factory, tell=lambda _: None)
+
+    bounded = reader()
+    bounded.prepareForTriggerAvailableNow()
+    assert not made, "the next call shows whether the query is new"
+    bounded.initialOffset()
+    reader().latestOffset(START, NORMAL)
+    reader().partitions(START, {"t": {"0": 50}})
+    assert made == [True, False, False]
+
+
+def test_given_a_list_that_moved_when_a_new_query_begins_then_it_warns_and_reads_the_new_cluster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}, **MOVED))
+    reader = reader_over(feed)
+    assert reader.latestOffset(reader.initialOffset(), NORMAL) == {"t": {"0": 50}}
+    assert "every listed address belongs to cluster new, but the saved state says old" in caplog.text
+    assert feed.acked, "the new view is kept from here on"
+
+
+def test_given_a_list_that_moved_when_the_first_batch_is_replayed_then_it_is_refused_and_nothing_is_kept() -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}, **MOVED))
+    reader = reader_over(feed)
+    with pytest.raises(StateError, match="the checkpoint has planned its first batch; .*`state reset`") as error:
+        reader.partitions(reader.initialOffset(), {"t": {"0": 20}})
+    assert "\n" not in str(error.value)
+    assert not feed.acked

@@ -101,6 +101,26 @@ def test_given_two_clusters_that_know_as_much_when_loaded_then_neither_is_guesse
     assert "set clusterId" in caplog.text
 
 
+def test_given_a_view_that_a_list_outvoted_when_the_new_one_is_kept_then_the_list_leads_to_it_alone(
+    tmp_path: Path,
+) -> None:
+    first = SnapshotStore(tmp_path)
+    first.save(replace(saved_view("one"), brokers=()), [address(1), address(2)])
+    first.close()
+    store = SnapshotStore(tmp_path)
+    assert store.load([address(1)], cluster_id=None) is not None
+    moved = replace(saved_view("two"), brokers=())
+    assert not store.save(moved, [address(1)]), "not before it may be replaced"
+    assert SnapshotStore(tmp_path).load([address(1)], cluster_id=None) == replace(saved_view("one"), brokers=())
+    store.may_replace = True
+    assert store.save(moved, [address(1)])
+    store.close()
+    assert SnapshotStore(tmp_path).load([address(1)], cluster_id=None) == moved
+    other = SnapshotStore(tmp_path).load([address(2)], cluster_id=None)
+    assert other is not None
+    assert other.cluster_id == "one"
+
+
 def test_given_a_second_process_without_a_name_when_it_saves_then_the_first_one_stays_the_writer(
     tmp_path: Path,
 ) -> None:

@@ -121,6 +121,8 @@ class SourceOptions:
     rack_variable: str | None = None
     fetch_engine: str = "auto"
     fetch_max_memory_bytes: int = 64 << 20
+    begins: bool = False
+    """Not the user's: nothing was read yet, so the list may name another cluster than the saved view."""
     notes: tuple[str, ...] = ()
     """What a user should know about options that were accepted; logged at the start."""
 

@@ -9,6 +9,7 @@ from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
 from discovery.core.errors import KafkaUnreachableError, LedgerFencedError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
+from discovery.core.pin import PinSource
 from discovery.feed.base import FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
 from discovery.spark.source.commits import CommitReport, Committer
@@ -30,7 +31,14 @@ from discovery.spark.source.planning.offsets import (
 )
 from discovery.spark.source.planning.pace import Pace
 from discovery.spark.source.planning.plan import Limits, OnParked, describe, plan_end
-from discovery.spark.source.planning.start import existing, first_offsets, is_settled, moving, refuse_out_of_range
+from discovery.spark.source.planning.start import (
+    existing,
+    first_offsets,
+    is_settled,
+    moved,
+    moving,
+    refuse_out_of_range,
+)
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
 from discovery.spark.source.waiting import Patience
@@ -317,6 +325,11 @@ class Planner:
         view = self._patience.usable_view(
             lambda v: all(tp in v.partitions and v.partitions[tp].topic_id is not None for tp in last)
         )
+        if view.left_cluster is not None:
+            raise StateError(
+                f"{moved(view)}, and the checkpoint has planned its first batch; correct the list"
+                f"{PinSource.SAVED.if_wanted}"
+            )
         self._guard.resume(last, view)
         view = self._patience.wait(self._guard.identifies, _IDS_SECONDS)
         return view, self._guard.refuse_recreated(last, view)

@@ -27,6 +27,17 @@ def is_confirmed(view: FeedView) -> bool:
     return Verdict.ALIVE in listed or None not in listed
 
 
+def moved(view: FeedView) -> str:
+    """Say that the list replaced the saved view.
+
+    Runs: anywhere (pure).
+    """
+    return (
+        f"every listed address belongs to cluster {view.cluster_id}, but the saved state says {view.left_cluster}, "
+        "whose brokers are gone"
+    )
+
+
 def is_usable(view: FeedView, interest: Interest) -> bool:
     """Tell whether a view can start a query: from a living cluster, with every named topic found or known missing.
 
