@@ -28,7 +28,9 @@ app.command()(amend.adopt)
 app.command()(amend.cut)
 _TELL_SECONDS = 10.0
 
-SourceId = Annotated[str | None, typer.Option("--source-id", help="The sourceId, to look at its cuts.")]
+SourceId = Annotated[
+    list[str] | None, typer.Option("--source-id", help="The sourceId, to look at its cuts; once for each source.")
+]
 For = Annotated[Writer, typer.Option("--for", help="The source that the next start uses.")]
 
 
@@ -50,30 +52,34 @@ class Asked:
     def report(self) -> Report:
         """Read the checkpoint and, where they are named, its ledger and Kafka; blocks <= twice the timeout."""
         kafka = _Kafka(self.bootstrap, self.client_option or (), self.timeout)
-        place = self._place()
+        places = self._places()
         checkpoint = read_checkpoint(self.folder)
-        pending = None if place is None else _pending(place)
-        others = other_ledgers(self.state_dir or default_state_dir(), besides=None) if place is None else place.others()
+        pending = [_pending(place) for place in places]
+        in_files = [place.source_id for place in places if not place.is_kafka()]
+        others = other_ledgers(self.state_dir or default_state_dir(), besides=in_files)
         return judge(checkpoint, reader=self.reader, pending=pending, others=others, view=_ask(kafka, checkpoint))
 
-    def _place(self) -> Place | None:
+    def _places(self) -> list[Place]:
         kind, topic = self.cut_ledger, self.cut_ledger_topic
-        if self.source_id is not None:
-            return Place(
-                source_id=self.source_id,
-                state_dir=self.state_dir,
-                kind=kind,
-                topic=topic,
-                bootstrap=self.bootstrap,
-                client_options=self.client_option or (),
-                timeout_seconds=self.timeout,
-            )
+        if self.source_id:
+            return [
+                Place(
+                    source_id=source_id,
+                    state_dir=self.state_dir,
+                    kind=kind,
+                    topic=topic,
+                    bootstrap=self.bootstrap,
+                    client_options=self.client_option or (),
+                    timeout_seconds=self.timeout,
+                )
+                for source_id in self.source_id
+            ]
         kind_given = kind if kind != "file" else None
         given = {"--cut-ledger": kind_given, "--cut-ledger-topic": topic}
         for name, value in given.items():
             if value is not None:
                 raise ConfigError(f"{name}: it has no effect without --source-id")
-        return None
+        return []
 
 
 @app.command()

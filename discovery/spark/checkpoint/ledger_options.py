@@ -46,7 +46,7 @@ class Place:
 
         Runs: an operator's command; no I/O but the key stores that options name.
         """
-        return self._in_kafka() if self._is_kafka() else self._in_file()
+        return self._in_kafka() if self.is_kafka() else self._in_file()
 
     def look(self) -> LedgerState | None:
         """Read the ledger without holding it; None where there is none.
@@ -57,7 +57,7 @@ class Place:
 
         Runs: an operator's command; blocks <= `timeout_seconds` for one in Kafka.
         """
-        if self._is_kafka():
+        if self.is_kafka():
             return self._in_kafka().look()
         return read_ledger(self.state_dir or default_state_dir(), self.source_id)
 
@@ -66,11 +66,14 @@ class Place:
 
         Runs: an operator's command.
         """
-        return other_ledgers(
-            self.state_dir or default_state_dir(), besides=None if self._is_kafka() else self.source_id
-        )
+        return other_ledgers(self.state_dir or default_state_dir(), besides=() if self.is_kafka() else [self.source_id])
 
-    def _is_kafka(self) -> bool:
+    def is_kafka(self) -> bool:
+        """Tell whether it is a topic.
+
+        Raises:
+            ConfigError: the options contradict each other.
+        """
         given = {"sourceId": self.source_id, "cutLedger": self.kind}
         options = parse_cut_options(given | ({"cutLedgerTopic": self.topic} if self.topic is not None else {}))
         is_kafka = options is not None and options.in_kafka

@@ -1,6 +1,6 @@
 """What a checkpoint means for the next start, under either source."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.plan import describe
 
 Pending = Mapping[TopicPartition, CutRecord]
+_OR_NAME_IT = "; where that is another source of this query, name it too: --source-id again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def judge(
     checkpoint: Checkpoint,
     *,
     reader: Writer,
-    pending: Pending | None = None,
+    pending: Sequence[Pending] = (),
     others: Mapping[str, LedgerState] = MappingProxyType({}),
     view: FeedView | None = None,
 ) -> Report:
@@ -64,26 +65,27 @@ def judge(
     Args:
         checkpoint: As read.
         reader: The source that the next start uses.
-        pending: Active cuts, from the ledger of this source; None: not looked at.
-        others: The ledgers of other sources, by sourceId.
+        pending: Active cuts, from the ledger of each source that was named.
+        others: The ledgers of sources that were not named, by sourceId.
         view: What Kafka has; None: not asked.
 
     Runs: anywhere (pure).
     """
-    cuts = pending or {}
     findings = [*checkpoint.findings, *_batches(checkpoint)]
+    unnamed = len(_kafka(checkpoint.planned)) > len(pending)
     for source in _kafka(checkpoint.planned):
         findings += _switch(checkpoint, source, reader)
         findings += _unresolved(source, reader)
-        findings += _rewinds(source, cuts, reader)
+        for cuts in pending:
+            findings += _rewinds(source, cuts, reader)
         lost = left_behind(source.offsets, others, query=checkpoint.query_id)
-        findings += [Finding(Severity.ERROR, sentence) for sentence in lost]
+        findings += [Finding(Severity.ERROR, f"{sentence}{_OR_NAME_IT if unnamed else ''}") for sentence in lost]
         findings += [] if view is None else _losses(_next_reads(checkpoint, source), source.name, view)
     if checkpoint.planned is not None and not _kafka(checkpoint.planned):
         findings.append(Finding(Severity.WARNING, "no source of this query has Kafka's offsets"))
     if checkpoint.planned is None:
         findings += _unborn(checkpoint, reader)
-    return Report(checkpoint=checkpoint, positions=_positions(checkpoint, cuts, view), findings=tuple(findings))
+    return Report(checkpoint=checkpoint, positions=_positions(checkpoint, pending, view), findings=tuple(dict.fromkeys(findings)))
 
 
 def _kafka(batch: Batch | None) -> list[SourceOffset]:
@@ -175,7 +177,7 @@ def _unborn(checkpoint: Checkpoint, reader: Writer) -> list[Finding]:
     return [Finding(Severity.NOTE, "no batch was planned yet: the next start begins where startingOffsets says")]
 
 
-def _positions(checkpoint: Checkpoint, cuts: Pending, view: FeedView | None) -> tuple[Position, ...]:
+def _positions(checkpoint: Checkpoint, cuts: Sequence[Pending], view: FeedView | None) -> tuple[Position, ...]:
     return tuple(
         _position(source, tp, _recorded(checkpoint, source.name).get(tp), cuts, view)
         for source in _kafka(checkpoint.planned)
@@ -189,16 +191,16 @@ def _recorded(checkpoint: Checkpoint, name: str) -> Offsets:
 
 
 def _position(
-    source: SourceOffset, tp: TopicPartition, recorded: int | None, cuts: Pending, view: FeedView | None
+    source: SourceOffset, tp: TopicPartition, recorded: int | None, cuts: Sequence[Pending], view: FeedView | None
 ) -> Position:
     known = view.partitions.get(tp) if view else None
-    cut = cuts.get(tp)
+    cut = next((one[tp].cut for one in cuts if tp in one and one[tp].end == recorded), recorded)
     return Position(
         source=source.name,
         topic_partition=tp,
         planned=source.offsets[tp],
         recorded=recorded,
-        delivered=cut.cut if cut is not None and cut.end == recorded else recorded,
+        delivered=cut,
         begin=known.start_offset if known else None,
         end=known.high_watermark if known else None,
     )

@@ -132,7 +132,7 @@ def no_cut_left_behind(options: SourceOptions) -> Callable[[Offsets], None] | No
     def check(offsets: Offsets) -> None:
         from discovery.spark.source.cuts.ledger_file import other_ledgers  # noqa: PLC0415 - as in `embedded_feed`
 
-        others = other_ledgers(options.state_dir or default_state_dir(), besides=None, held=False)
+        others = other_ledgers(options.state_dir or default_state_dir(), held=False)
         for sentence in left_behind(offsets, others, query=None):
             raise StateError(f"{sentence}; where this is another query, give it a stateDir of its own")
 

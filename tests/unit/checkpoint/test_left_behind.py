@@ -73,6 +73,20 @@ def test_given_a_record_of_something_else_when_verified_then_the_checkpoint_is_s
     assert code == 0, said
 
 
+def test_given_two_named_sources_of_one_topic_when_both_are_named_then_a_cut_of_one_is_no_error(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    both = {number: f"{offsets}\n{offsets}" for number, offsets in BATCHES.items()}
+    folder = checkpoint(tmp_path / "c", both, [3, 4])
+    ledger(state_dir, "mine").close()
+    code, said = run("verify", folder, "--source-id", "mine", "--source-id", "old", "--state-dir", state_dir)
+    assert code == 0, said
+    assert "cut, the next batch goes back for the rest: t-0 (read to 8 of 15)" in said
+    code, said = run("verify", folder, "--source-id", "mine", "--state-dir", state_dir)
+    assert code == 1
+    assert said.count("where that is another source of this query, name it too: --source-id again") == 1
+
+
 def test_given_a_cut_under_another_name_when_adopted_then_it_is_refused_until_given_up(
     tmp_path: Path, state_dir: Path
 ) -> None:

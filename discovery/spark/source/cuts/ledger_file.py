@@ -4,7 +4,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import tenacity
@@ -148,20 +148,20 @@ def _read(path: Path) -> LedgerState | None:
         raise StateError(f"the ledger {path} cannot be read: {error}") from error
 
 
-def other_ledgers(state_dir: Path, *, besides: str | None, held: bool = True) -> dict[str, LedgerState]:
-    """Read the ledgers of all sources but one, by sourceId as their files name it; a damaged one is logged, no more.
+def other_ledgers(state_dir: Path, *, besides: Collection[str] = (), held: bool = True) -> dict[str, LedgerState]:
+    """Read the ledgers of all sources but some, by sourceId as their files name it; a damaged one is logged, no more.
 
     Args:
         state_dir: Where they are.
-        besides: The sourceId that is not looked at; None: all are.
+        besides: The sourceIds that are not looked at.
         held: Also those that a living process holds.
 
     Runs: anywhere; their holders may write meanwhile.
     """
-    own = None if besides is None else FileLedger(state_dir, besides).path
+    own = {FileLedger(state_dir, source_id).path for source_id in besides}
     found = {}
     for path in sorted((state_dir / "ledgers").glob("*.log")):
-        if path == own or (not held and _is_held(path)):
+        if path in own or (not held and _is_held(path)):
             continue
         try:
             state = _read(path)
