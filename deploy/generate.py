@@ -13,7 +13,7 @@ import yaml
 
 from deploy.source import cases, dashboards, helm, rules
 from deploy.source import kubernetes as k8s
-from deploy.source.alerts import ALERTS, Alert
+from deploy.source.alerts import ALERTS, SOURCE_ALERTS, Alert
 
 HERE = Path("deploy")
 _PAGE = Path("docs/how-to/deploy-alerts.md")
@@ -72,7 +72,7 @@ def _dashboards() -> dict[Path, str]:
 
 def _page(text: str) -> str:
     """Put the alerts, and what was last seen of them for real, into the how-to."""
-    rows = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, ALERTS))
+    rows = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, (*ALERTS, *SOURCE_ALERTS)))
     seen = tried_table(json.loads(_TRIED.read_text(encoding="utf-8")))
     return _between(_between(text, "alerts", rows), "figures", seen)
 
@@ -99,7 +99,7 @@ def tried_table(seen: dict[str, Any]) -> str:
 
 def _row(alert: Alert) -> str:
     said = re.sub(r"\{\{ \$(?:labels\.)?(\w+).*?\}\}", r"*\1*", alert.summary)
-    link = f"[{alert.name}](../../deploy/runbooks/{alert.name}.md)"
+    link = f"[{alert.name}](../../deploy/runbooks/{alert.page})"
     return f"| {link} | {alert.severity} | {alert.for_seconds / 60:g} min | {said} |\n"
 
 

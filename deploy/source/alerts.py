@@ -25,6 +25,13 @@ class Alert:
     condition: str
     summary: str
     description: str
+    runbook: str = ""
+    """A runbook that several share; empty: the one of its own name."""
+
+    @property
+    def page(self) -> str:
+        """Return its runbook's file name."""
+        return f"{self.runbook or self.name}.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,5 +188,69 @@ ALERTS = (
         summary="An error nobody expected happened while following cluster {{ $labels.cluster }}.",
         description="{{ $labels.instance }} logged a traceback under the sentence BUG in kafka-discovery and goes on"
         " serving the last view.",
+    ),
+)  # fmt: skip
+_SOURCE = "{{ $labels.source }} of query {{ $labels.query }}"
+SOURCE_ALERTS = (
+    Alert(
+        name="SourceBatchStalled",
+        severity="critical",
+        for_seconds=60,
+        condition=f"time() - {P}source_batch_started_timestamp_seconds > <600s>\n"
+        f"and\n{P}source_batch_started_timestamp_seconds > 0",
+        summary="One batch of source " + _SOURCE + " runs for more than 10 minutes.",
+        description="{{ $labels.instance }}: nothing new is planned before it ends. Its tasks are slow, wait for a slot, or for a"
+        " broker that their executors do not reach; without sourceId they give up after stallTimeout.",
+        runbook="Sources",
+    ),
+    Alert(
+        name="SourceTasksWaiting",
+        severity="warning",
+        for_seconds=120,
+        condition=f"{P}source_waiting_partitions > 0",
+        summary="Tasks of source " + _SOURCE + " wait for {{ $value }} partition(s).",
+        description="{{ $labels.instance }}: their leaders died after the batch was planned, and the batch is not cut: it has no"
+        " sourceId, is replayed, has onParked=hold or split ranges.",
+        runbook="Sources",
+    ),
+    Alert(
+        name="SourceCut",
+        severity="warning",
+        for_seconds=0,
+        condition=f"increase({P}source_cuts_total[<900s>]) > 0\nor\nincrease({P}source_rewinds_total[<900s>]) > 0",
+        summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
+        description="{{ $labels.instance }}: ranges were cut where their leaders were gone, or set back to be read on. Nothing is"
+        " lost; their rows come later.",
+        runbook="Sources",
+    ),
+    Alert(
+        name="SourceRecordsLate",
+        severity="warning",
+        for_seconds=0,
+        condition=f"increase({P}source_late_records_total[<900s>]) > 0",
+        summary="Records of source " + _SOURCE + " come after their partition had been parked.",
+        description="{{ $labels.instance }}: the others were read on meanwhile (onParked=continue). A query with a watermark may"
+        " have dropped these records as too late; onParked=hold waits instead.",
+        runbook="Sources",
+    ),
+    Alert(
+        name="SourceFallback",
+        severity="warning",
+        for_seconds=300,
+        condition=f"{P}source_fallback == 1",
+        summary="Source " + _SOURCE + " does not use its discovery service.",
+        description="{{ $labels.instance }}: an embedded loop asks the brokers in the place of the service of discoveryUrl, which is"
+        " silent, too old or does not follow what is read.",
+        runbook="Sources",
+    ),
+    Alert(
+        name="SourceEngineFallback",
+        severity="warning",
+        for_seconds=60,
+        condition=f"{P}source_engine_fallback == 1",
+        summary="Workers of source " + _SOURCE + " read with the plain engine.",
+        description="{{ $labels.instance }}: the fast engine does not work on a worker, which reads several times slower; the report"
+        " says why.",
+        runbook="Sources",
     ),
 )  # fmt: skip

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.source.alerts import ALERTS
+from deploy.source.alerts import ALERTS, SOURCE_ALERTS
 
 US = {"cluster": "main", "instance": "driver:9464", "job": "kafka-discovery"}
 _LABELS = ",".join(f'{name}="{value}"' for name, value in US.items())
-_SEVERITY = {alert.name: alert.severity for alert in ALERTS}
+_SEVERITY = {alert.name: alert.severity for alert in (*ALERTS, *SOURCE_ALERTS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,10 @@ class Case:
 def _m(name: str, **labels: str) -> str:
     more = "".join(f',{key}="{value}"' for key, value in labels.items())
     return f"kafka_discovery_{name}{{{_LABELS}{more}}}"
+
+
+def _s(name: str) -> str:
+    return f'kafka_discovery_source_{name}{{source="dau",query="daily",instance="driver:9465",job="spark"}}'
 
 
 @dataclass(slots=True)
@@ -64,6 +68,10 @@ _POD = {"namespace": "spark", "pod": "dau-driver"}
 _RUNS = 'kube_pod_status_phase{namespace="spark",pod="dau-driver",phase="Running"}'
 _SIDECAR = 'kube_pod_init_container_info{namespace="spark",pod="dau-driver",container="kafka-discovery"}'
 _SERIES = 'kafka_discovery_build_info{namespace="spark",pod="dau-driver",version="1"}'
+_QUERY = {"source": "dau", "query": "daily", "instance": "driver:9465", "job": "spark"}
+_BATCH, _WAITING = _s("batch_started_timestamp_seconds"), _s("waiting_partitions")
+_CUTS, _REWINDS, _LATE = _s("cuts_total"), _s("rewinds_total"), _s("late_records_total")
+_OWN, _PLAIN = _s("fallback"), _s("engine_fallback")
 
 _ALL = (
     _Of("DiscoverySnapshotStale")
@@ -141,6 +149,27 @@ _ALL = (
     .fires("one traceback", {_m("unexpected_errors_total"): "0+0x3 1+0x20"}, 10)
     .quiet("none since the last hour", {_m("unexpected_errors_total"): "0+0x3 1+0x60"}, 60)
     .quiet("none", {_m("unexpected_errors_total"): "0+0x20"}, 20),
+    _Of("SourceBatchStalled")
+    .fires("a batch since minute 1", {_BATCH: "0 60+0x30"}, 13, _QUERY)
+    .quiet("batches of nine minutes", {_BATCH: "0 60+0x8 600+0x8 1140+0x8"}, 20)
+    .quiet("no batch runs", {_BATCH: "0+0x30"}, 20),
+    _Of("SourceTasksWaiting")
+    .fires("a dead leader under a batch that is not cut", {_WAITING: "0 2+0x20"}, 5, _QUERY)
+    .quiet("for one minute", {_WAITING: "0 2+0x1 0+0x20"}, 6)
+    .quiet("nothing waits", {_WAITING: "0+0x20"}, 20),
+    _Of("SourceCut")
+    .fires("a cut", {_CUTS: "0+0x3 1+0x20", _REWINDS: "0+0x22"}, 6, _QUERY)
+    .fires("a rewind after a restart", {_CUTS: "0+0x22", _REWINDS: "0+0x3 1+0x20"}, 6, _QUERY)
+    .quiet("long ago", {_CUTS: "0+0x3 1+0x60", _REWINDS: "0+0x3 1+0x60"}, 40),
+    _Of("SourceRecordsLate")
+    .fires("a partition came back", {_LATE: "0+0x3 90+0x20"}, 6, _QUERY)
+    .quiet("long ago", {_LATE: "0+0x3 90+0x60"}, 40),
+    _Of("SourceFallback")
+    .fires("the service is silent", {_OWN: "0 1+0x20"}, 8, _QUERY)
+    .quiet("a restart of the service", {_OWN: "0+0x2 1+0x3 0+0x20"}, 12),
+    _Of("SourceEngineFallback")
+    .fires("a worker without numba", {_PLAIN: "0 1+0x20"}, 4, _QUERY)
+    .quiet("the fast engine reads", {_PLAIN: "0+0x20"}, 20),
 )  # fmt: skip
 CASES = tuple(case for of in _ALL for case in of.cases)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deploy.source.alerts import ALERTS, RECORDINGS, Alert, Scale, seconds_in
+from deploy.source.alerts import ALERTS, RECORDINGS, SOURCE_ALERTS, Alert, Scale, seconds_in
 
 RUNBOOKS = "deploy/runbooks"
 
@@ -28,12 +28,14 @@ def groups(scale: Scale = as_they_are, *, interval_seconds: int = 15, runbooks: 
     Runs: anywhere (pure).
     """
     alerts = [_alert(alert, scale, runbooks) for alert in ALERTS]
+    sources = [_alert(alert, scale, runbooks) for alert in SOURCE_ALERTS]
     records = [{"record": one.name, "expr": one.expression} for one in RECORDINGS]
     interval = f"{interval_seconds}s"
     return {
         "groups": [
             {"name": "kafka-discovery-recording", "interval": interval, "rules": records},
             {"name": "kafka-discovery", "interval": interval, "rules": alerts},
+            {"name": "kafka-discovery-sources", "interval": interval, "rules": sources},
         ]
     }
 
@@ -63,6 +65,6 @@ def _alert(alert: Alert, scale: Scale, runbooks: str) -> dict[str, Any]:
         "annotations": {
             "summary": alert.summary,
             "description": alert.description,
-            key: f"{runbooks.rstrip('/')}/{alert.name}.md",
+            key: f"{runbooks.rstrip('/')}/{alert.page}",
         },
     }

@@ -91,6 +91,8 @@ class FeedView:
     """The first id that this run's loop learned of each topic: one recreated since has another one by now."""
     left_cluster: ClusterId | None = None
     """Whose saved view the list replaced at this start: see `core.state.State`."""
+    fallback: str = ""
+    """Why an embedded loop stands in for the service that is to be followed; empty: it does not."""
     sentence: str = ""
     """What the last cycle concluded."""
     fatal: str | None = None

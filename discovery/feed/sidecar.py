@@ -129,7 +129,7 @@ class SidecarFeed:
         """See `PartitionFeed.view`."""
         with self._lock:
             age_seconds = self._view.age_seconds + self._clock.monotonic() - self._shown_at
-            return replace(self._view, age_seconds=age_seconds)
+            return replace(self._view, age_seconds=age_seconds, fallback=self.fallback)
 
     def wait(self, version: int, timeout_seconds: float) -> FeedView:
         """See `PartitionFeed.wait`."""

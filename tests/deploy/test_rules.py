@@ -3,19 +3,29 @@
 import json
 import re
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from deploy.generate import HERE, as_yaml, files, tried_table
-from deploy.source.alerts import ALERTS, RECORDINGS, seconds_in
+from deploy.source.alerts import ALERTS, RECORDINGS, SOURCE_ALERTS, seconds_in
 from deploy.source.cases import CASES
 from deploy.source.cases import tests as played_tests
 from deploy.source.rules import as_they_are, groups, sixtieth
 from discovery.config.metric_families import PREFIX
 from discovery.service import metrics
+from discovery.spark.progress.metrics import SourceCollector
+from discovery.spark.progress.reports import SourceReport
 from tests.deploy.tools import tool
 
+EVERY = (*ALERTS, *SOURCE_ALERTS)
+A_REPORT = SourceReport(
+    **{
+        **dict.fromkeys((f.name for f in fields(SourceReport)), 0),
+        "metrics": {"minOffsetsBehindLatest": "0"}, "brokers": {"healthy": 1}, "state": "fresh", "group": "g",
+    }  # type: ignore[arg-type]
+)  # fmt: skip
 FOREIGN = {"up", "time", "kube_pod_status_phase"}
 """Metrics of Prometheus itself and of kube-state-metrics."""
 
@@ -28,6 +38,9 @@ def exported() -> dict[str, tuple[str, ...]]:
             suffixes = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
             for suffix in suffixes.get(family.kind, ("",)):
                 found[PREFIX + family.name + suffix] = (*labels, *family.labels, "le", "instance", "job")
+    for metric in SourceCollector(lambda: [("daily", A_REPORT)]).collect():
+        for sample in metric.samples:
+            found[sample.name] = (*sample.labels, "instance", "job")
     return found
 
 
@@ -42,17 +55,17 @@ def test_given_the_source_when_generated_then_the_files_are_up_to_date(path: Pat
 
 def test_given_the_expressions_when_read_then_they_use_metrics_that_are_exported() -> None:
     known = exported()
-    for expression in (*(a.condition for a in ALERTS), *(r.expression for r in RECORDINGS)):
+    for expression in (*(a.condition for a in EVERY), *(r.expression for r in RECORDINGS)):
         assert names_in(expression) <= known.keys(), expression
         for name, labels in re.findall(r"(kafka_discovery_\w+)\{([^}]*)\}", expression):
             assert set(re.findall(r"(\w+)=?[=~!]", labels)) <= set(known[name]), expression
 
 
 def test_given_the_cases_when_counted_then_each_alert_must_fire_and_must_not() -> None:
-    for alert in ALERTS:
+    for alert in EVERY:
         reported = [bool(case.fires) for case in CASES if case.alert == alert.name]
         assert {True, False} == set(reported), alert.name
-    assert {case.alert for case in CASES} == {alert.name for alert in ALERTS}
+    assert {case.alert for case in CASES} == {alert.name for alert in EVERY}
 
 
 def test_given_the_rules_when_checked_by_promtool_then_they_are_sound() -> None:
@@ -117,6 +130,13 @@ def test_given_what_was_seen_for_real_when_published_then_each_alert_has_fired_a
 def test_given_a_duration_in_each_place_when_scaled_then_it_is_written_as_promql_wants_it() -> None:
     text = "a > <300s> and increase(b[<900s>]) > 0 and (c offset <240s>)"
     assert seconds_in(text, sixtieth) == "a > 5 and increase(b[15s]) > 0 and (c offset 5s)"
+
+
+def test_given_the_alerts_of_sources_when_they_fire_then_their_runbook_tells_of_each() -> None:
+    for alert in SOURCE_ALERTS:
+        text = (HERE / "runbooks" / alert.page).read_text(encoding="utf-8")
+        assert [one for one in ("Meaning", "Impact", "Diagnosis", "Mitigation") if f"## {one}" not in text] == []
+        assert f"**{alert.name}**" in text
 
 
 @pytest.mark.parametrize("alert", [alert.name for alert in ALERTS])

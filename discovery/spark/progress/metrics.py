@@ -40,6 +40,13 @@ class SourceCollector(Collector):
         yield _gauge("batch_started_timestamp_seconds", "When the running batch began; 0: none runs.", reports, _batch)
         yield _gauge("plain_engine", "1: its workers read with the plain engine.", reports, _plain)
         yield _gauge("snapshot_timestamp_seconds", "When a broker last confirmed the view.", reports, _confirmed)
+        yield _gauge("waiting_partitions", "Partitions that tasks of the running batch wait for.", reports, _waiting)
+        yield _gauge("fallback", "1 while an embedded loop stands in for the service.", reports, _fallback)
+        yield _gauge("engine_fallback", "1 where a worker reads with the plain engine, unasked.", reports, _engine)
+        yield _counter("cuts", "Ranges that ended early, without their leaders.", reports, lambda r: r.cuts)
+        yield _counter("rewinds", "Partitions that were set back to where they were cut.", reports, lambda r: r.rewinds)
+        yield _counter("late_records", "Records that came after their partition had been parked.", reports, _late)
+        yield _behind(reports)
         yield _state(reports)
         yield _brokers(reports)
         yield _commits(reports)
@@ -75,6 +82,39 @@ def _plain(report: SourceReport) -> float:
 
 def _batch(report: SourceReport) -> float:
     return report.batch_since or 0.0
+
+
+def _waiting(report: SourceReport) -> float:
+    return report.waiting_partitions
+
+
+def _fallback(report: SourceReport) -> float:
+    return float(bool(report.fallback))
+
+
+def _engine(report: SourceReport) -> float:
+    return float(bool(report.engine_fallback))
+
+
+def _late(report: SourceReport) -> float:
+    return report.late_records
+
+
+def _counter(name: str, meaning: str, reports: _Reports, value: Callable[[SourceReport], float]) -> Metric:
+    family = CounterMetricFamily(_PREFIX + name, meaning, labels=_LABELS)
+    for query, report in reports:
+        family.add_metric((report.source, query), value(report))
+    return family
+
+
+def _behind(reports: _Reports) -> Metric:
+    family = GaugeMetricFamily(
+        f"{_PREFIX}offsets_behind_latest", "Lag of one partition, as Spark's own source sums it.", labels=(*_LABELS, "stat")
+    )
+    for query, report in reports:
+        for name, text in report.metrics.items():
+            family.add_metric((report.source, query, name.removesuffix("OffsetsBehindLatest")), float(text))
+    return family
 
 
 def _gauge(name: str, meaning: str, reports: _Reports, value: Callable[[SourceReport], float]) -> Metric:

@@ -54,7 +54,22 @@ class SourceReport:
     commits_succeeded: int
     commits_failed: int
     commit_error: str
-    plain_engine: bool = False
+    metrics: dict[str, str]
+    """`minOffsetsBehindLatest`, `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`: Spark's own source reports these in
+    `sources[].metrics`, which stay empty for any Python source."""
+    waiting_partitions: int
+    waiting: tuple[str, ...]
+    """Partitions of the running batch whose tasks wait, since they were parked after it was planned."""
+    cuts: int
+    rewinds: int
+    late_records: int
+    """Records that waited in partitions that were parked, when these could be read again: older than what was read
+    meanwhile, so a watermark may drop them."""
+    fallback: str
+    """Why an embedded loop stands in for the service of `discoveryUrl`; empty: it does not."""
+    engine_fallback: str
+    """Why a worker reads with the plain engine although the fast one was wanted; empty: none said so."""
+    plain_engine: bool
     """Whether its workers read with the plain engine, which is several times slower."""
     plans: frozenset[int]
     """Digests of where its last batches were planned to end: which source of which query it is."""
@@ -91,6 +106,7 @@ def _report(key: str, raw: dict[str, Any]) -> SourceReport:
         "commits_succeeded": commits["succeeded"],
         "commits_failed": commits["failed"],
         "commit_error": commits["error"],
+        "waiting": tuple(raw["waiting"]),
         "plans": frozenset(raw["plans"]),
     }
     return SourceReport(**{**same, **changed})
@@ -106,6 +122,12 @@ def line(report: SourceReport) -> str:
         named = ", ".join(f"{p.partition} ({p.reason}{_since(p)})" for p in report.parked[:_SHOWN])
         more = report.parked_partitions - min(len(report.parked), _SHOWN)
         parts.append(f"parked {named}{f' and {more} more' if more else ''}")
+    if report.waiting_partitions:
+        named = ", ".join(report.waiting[:_SHOWN])
+        more = report.waiting_partitions - min(len(report.waiting), _SHOWN)
+        parts.append(f"tasks wait for {named}{f' and {more} more' if more else ''}")
+    if report.engine_fallback:
+        parts.append(f"reads with the plain engine, several times slower: {report.engine_fallback}")
     if report.batch_since is not None and report.written_at - report.batch_since >= _LONG_BATCH_SECONDS:
         parts.append(f"its batch runs since {_clock(report.batch_since)}")
     if report.commit_error:

@@ -14,7 +14,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
@@ -26,6 +26,10 @@ from discovery.spark.source.commits import CommitReport
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.offsets import Offsets
 from discovery.store.locations import default_state_dir
+
+if TYPE_CHECKING:  # who reads the file needs no data plane
+    from discovery.spark.source.cuts.planned import CutReport
+    from discovery.spark.source.planning.tasks import Task
 
 SCHEMA = 1
 _log = logging.getLogger("kafka_discovery.source")
@@ -54,6 +58,14 @@ class Standing(Protocol):
     """The end of the newest plan, as Spark has it."""
     batch_since: float | None
     """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
+    batch: tuple["Task", ...]
+    """Its tasks."""
+    late_records: int
+    """How many records waited in partitions that were parked, when these could be read again."""
+
+    def cut_report(self) -> "CutReport":
+        """Say what cuts have shown."""
+        ...
 
     def commit_report(self) -> CommitReport | None:
         """Say how committing to a group goes; None: nothing is committed."""
@@ -120,7 +132,10 @@ class StatusFile:
         """Write what is new; tell whether anything was written. Runs: the status thread, once a second."""
         planner, view = self._planner, self._planner.feed.view()
         self._note_plan(planner.planned)
-        seen = (view.version, planner.stands, planner.parked, planner.commit_report(), planner.batch_since)
+        seen = (
+            (view.version, view.fallback, planner.stands, planner.parked, planner.batch_since),
+            (planner.commit_report(), planner.cut_report(), planner.late_records),
+        )
         now = self._clock.monotonic()
         if seen == self._seen and now - self._written_at < _HEARTBEAT_SECONDS:
             return False
@@ -181,7 +196,8 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
     lags = _lags(view, planner.stands, options)
     known = {tp: lag for tp, lag in lags.items() if lag is not None}
     parked = sorted(planner.parked.items())
-    commits = planner.commit_report()
+    commits, cuts = planner.commit_report(), planner.cut_report()
+    waiting, plain = _waiting(planner.batch, cuts, view), reads_plainly(options)
     return {
         "schema": SCHEMA,
         "source": options.source_id or _subscription(options),
@@ -199,6 +215,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "brokers": _conditions(view),
         "lag_records": sum(known.values()),
         "lag_unknown_partitions": len(lags) - len(known),
+        "metrics": _behind(known),
         "lagging": [[str(tp), lag] for tp, lag in sorted(known.items(), key=lambda x: -x[1])[:_NAMED] if lag],
         "parked_partitions": len(parked),
         "parked": [
@@ -208,7 +225,14 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "commits": None
         if commits is None
         else {"succeeded": commits.succeeded, "failed": commits.failed, "error": commits.error},
-        "plain_engine": reads_plainly(options),
+        "waiting_partitions": len(waiting),
+        "waiting": [str(tp) for tp in waiting[:_NAMED]],
+        "cuts": cuts.cuts,
+        "rewinds": cuts.rewinds,
+        "late_records": planner.late_records,
+        "fallback": view.fallback,
+        "engine_fallback": cuts.plain_engine or ("no compiler" if plain and options.fetch_engine == "auto" else ""),
+        "plain_engine": plain,
         "plans": list(plans),
     }
 
@@ -218,6 +242,12 @@ def _subscription(options: SourceOptions) -> str:
     if interest.pattern is not None:
         return interest.pattern
     return ",".join(interest.topics or sorted({tp.topic for tp in interest.assigned}))
+
+
+def _waiting(batch: tuple["Task", ...], cuts: "CutReport", view: FeedView) -> list[TopicPartition]:
+    """Return what tasks of the running batch wait for: parked since it was planned, and not settled."""
+    planned = {r.topic_partition for task in batch for r in task} - cuts.settled
+    return sorted(tp for tp in planned if tp in view.partitions and view.partitions[tp].parked_reason is not None)
 
 
 def _since(view: FeedView, tp: TopicPartition) -> float | None:
@@ -233,6 +263,14 @@ def _lags(view: FeedView, stands: Offsets, options: SourceOptions) -> dict[Topic
         end = partition.end_offset(isolation)
         lags[tp] = None if at is None or at < 0 or end is None else max(end - at, 0)
     return lags
+
+
+def _behind(lags: Mapping[TopicPartition, int]) -> dict[str, str]:
+    """Return what Spark's own source puts into `sources[].metrics` of a progress event, under the same names."""
+    if not lags:
+        return {}
+    values = {"min": min(lags.values()), "max": max(lags.values()), "avg": sum(lags.values()) / len(lags)}
+    return {f"{name}OffsetsBehindLatest": str(value) for name, value in values.items()}
 
 
 def _conditions(view: FeedView) -> dict[str, int]:

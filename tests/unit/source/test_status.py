@@ -167,3 +167,58 @@ def test_given_a_batch_that_runs_for_long_when_written_then_log_and_metric_say_s
     plan.latest_offsets(end, None)
     status.write_if_due()
     assert seen(tmp_path).batch_since is None
+
+
+def test_given_a_batch_whose_leader_died_when_written_then_it_is_named_and_counted_until_it_was_read(
+    tmp_path: Path,
+) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 40), tp(1): partition_view(0, 9)}))
+    plan = planner(feed)
+    status = StatusFile(plan, tmp_path, feed.clock)
+    first = {"t": {"0": 30, "1": 5}}
+    end = plan.latest_offsets(first, None)
+    plan.tasks(first, end)
+    feed.show_partitions({tp(0): partition_view(0, 40), tp(1): partition_view(0, 9, leader=None)})
+    status.write_if_due()
+    report = seen(tmp_path)
+    assert (report.waiting_partitions, report.waiting, report.late_records) == (1, ("t-1",), 0)
+    assert "tasks wait for t-1" in line(report)
+    assert report.metrics == {
+        "minOffsetsBehindLatest": "4", "maxOffsetsBehindLatest": "10", "avgOffsetsBehindLatest": "7.0"
+    }  # fmt: skip
+    plan.latest_offsets(end, None)
+    feed.show_partitions({tp(0): partition_view(0, 50), tp(1): partition_view(0, 29)})
+    plan.latest_offsets(end, None)
+    status.write_if_due()
+    report = seen(tmp_path)
+    assert (report.waiting_partitions, report.late_records) == (0, 20)
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", report)]))
+    labels = {"source": "dau", "query": "daily"}
+    assert registry.get_sample_value("kafka_discovery_source_late_records_total", labels) == 20
+    assert registry.get_sample_value("kafka_discovery_source_cuts_total", labels) == 0
+    behind = {**labels, "stat": "max"}
+    assert registry.get_sample_value("kafka_discovery_source_offsets_behind_latest", behind) == 20
+
+
+def test_given_partitions_that_were_parked_from_the_start_when_they_are_first_read_then_none_is_late() -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 40), tp(1): partition_view(0, None)}))
+    plan = planner(feed)
+    start = {"t": {"0": 30, "1": 5}}
+    plan.latest_offsets(start, None)
+    feed.show_partitions({tp(0): partition_view(0, 40), tp(1): partition_view(0, 9)})
+    plan.latest_offsets(start, None)
+    assert plan.late_records == 0
+
+
+def test_given_a_service_that_is_silent_when_written_then_the_fallback_is_reported(tmp_path: Path) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 40)}))
+    status = StatusFile(planner(feed), tmp_path, feed.clock)
+    status.write_if_due()
+    feed.show(replace(feed.view(), fallback="no answer"))
+    assert status.write_if_due()
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
+    labels = {"source": "dau", "query": "daily"}
+    assert registry.get_sample_value("kafka_discovery_source_fallback", labels) == 1
+    assert registry.get_sample_value("kafka_discovery_source_engine_fallback", labels) == 0

@@ -112,9 +112,8 @@ class TcpArbiter:
             reraise=True,
         )
         try:
-            return retry(
-                self._once, {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges), **own_batch()}
-            )
+            question = {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges)}
+            return retry(self._once, {**question, **own_batch(), **own_engine()})
         except _UnansweredError as error:
             raise ArbiterError(
                 f"the driver did not say within {self._deadline_seconds:g} s where the ranges end: {error}; "
@@ -159,6 +158,16 @@ def own_batch() -> dict[str, Any]:
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     return {"query": query, "batch": int(number)} if query and number else {}
+
+
+def own_engine() -> dict[str, str]:
+    """Return why this worker reads with the plain engine, if it should not.
+
+    Runs: worker, in a task.
+    """
+    from discovery.spark.fetch.engine import fallbacks  # noqa: PLC0415 - loads the client, which the driver need not
+
+    return {"plain_engine": fallbacks[0]} if fallbacks else {}
 
 
 def driver_host() -> str:

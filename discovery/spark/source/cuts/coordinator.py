@@ -86,6 +86,10 @@ class RangeCoordinator:
         self._said: set[tuple[int, TopicPartition]] = set()
         self._consecutive_empty: dict[TopicPartition, int] = {}
         """How often in a row a partition was cut at the beginning of its range."""
+        self.cuts_made = self.rewinds_made = 0
+        """Of this run, for whoever watches."""
+        self.plain_engine = ""
+        """Why a worker reads with the plain engine although the fast one was wanted; empty: none said so."""
 
     def open(self) -> None:
         """Become the holder of the ledger and read it.
@@ -406,6 +410,7 @@ class RangeCoordinator:
         tp = record.topic_partition
         self._doubtful.pop(tp, None)
         self._pending[tp] = record
+        self.cuts_made += 1
         if self._plan is not None and self._plan.number == record.plan:
             self._plan = replace(self._plan, settled={**self._plan.settled, tp: record.cut})
         if record.cut == record.start and not is_gone:
@@ -434,6 +439,7 @@ class RangeCoordinator:
         fresh = [self._pending[tp] for tp in rewinds if (self._pending[tp].plan, tp) not in self._said]
         if fresh:
             self._said.update((r.plan, r.topic_partition) for r in fresh)
+            self.rewinds_made += len(fresh)
             _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
 
 

@@ -29,6 +29,18 @@ class _Packed:
     tasks: tuple[Task, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutReport:
+    """What cuts and workers have shown in this run."""
+
+    cuts: int = 0
+    rewinds: int = 0
+    settled: frozenset[TopicPartition] = frozenset()
+    """Partitions of the running batch that no task waits for any more."""
+    plain_engine: str = ""
+    """Why a worker reads with the plain engine although the fast one was wanted."""
+
+
 class Cuts:
     """Knows where a run stands between Spark's calls. One thread, the planner's."""
 
@@ -145,6 +157,16 @@ class Cuts:
     def known_starts(self) -> Offsets:
         """Return where cut ranges began: for partitions that were new in their batch nobody else knows."""
         return {tp: record.start for tp, record in self._coordinator.pending().items()}
+
+    def report(self) -> CutReport:
+        """Say how often ranges of this run were cut and went back. Any thread."""
+        plan = self._coordinator.current()
+        return CutReport(
+            cuts=self._coordinator.cuts_made,
+            rewinds=self._coordinator.rewinds_made,
+            settled=frozenset(plan.settled) if plan is not None else frozenset(),
+            plain_engine=self._coordinator.plain_engine,
+        )
 
     def delivered(self, end: Offsets) -> Offsets:
         """Return what was really delivered up to a batch's end offsets."""

@@ -24,6 +24,7 @@ from discovery.spark.source.cuts.wire import (
 
 _log = logging.getLogger("kafka_discovery.source")
 _MAX_CONNECTIONS = 512
+_MOST_CHARACTERS = 300
 _READ_SECONDS = 5.0
 """How long one connection may keep a thread waiting for its next byte."""
 
@@ -149,6 +150,8 @@ class _Handler(socketserver.BaseRequestHandler):
         plan = question.get("plan")
         if not isinstance(plan, int):
             raise WireError("no plan")
+        if isinstance(said := question.get("plain_engine"), str):
+            coordinator.plain_engine = said[:_MOST_CHARACTERS]
         settle = coordinator.decide if question.get("do") == "decide" else coordinator.known
         try:
             ends = settle(plan, asked, _batch(question))

@@ -14,7 +14,7 @@ from discovery.feed.base import FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
 from discovery.spark.source.commits import CommitReport, Committer
 from discovery.spark.source.cuts.arbiter import Ticket
-from discovery.spark.source.cuts.planned import Cuts
+from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.bounded import Target, fresh_view
 from discovery.spark.source.planning.bounds import STARTING, ByTimestamp
@@ -107,6 +107,8 @@ class Planner:
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
+        self._was_read: set[TopicPartition] = set()
+        """Partitions that are parked now and were not when this run began."""
         self._held: Mapping[TopicPartition, str] = {}
         """What stays out of the plan because of its cut, and why."""
         commits = options.commit_offsets and options.group
@@ -118,6 +120,10 @@ class Planner:
         """What the newest plan left out, and why."""
         self.batch_since: float | None = None
         """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
+        self.batch: tuple[Task, ...] = ()
+        """The tasks of the batch that runs now."""
+        self.late_records = 0
+        """How many records waited in partitions that were parked, when these could be read again."""
         self.committer = Committer(feed, commits, self._clock) if commits else None
 
     @property
@@ -214,7 +220,7 @@ class Planner:
 
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
-        self.batch_since = None
+        self.batch_since, self.batch = None, ()
         self._check_start(start)
         if self.cuts is not None:
             self.cuts.batch_is_over()
@@ -258,6 +264,10 @@ class Planner:
         self.stands = stood if self.cuts is None else self.cuts.delivered(stood)
         if self.committer is not None and start != self._first:
             self.committer.stands(self.stands)
+
+    def cut_report(self) -> CutReport:
+        """Say what cuts have shown; any thread."""
+        return CutReport() if self.cuts is None else self.cuts.report()
 
     def commit_report(self) -> CommitReport | None:
         """Say how committing to a group goes; None: nothing is committed."""
@@ -306,12 +316,13 @@ class Planner:
         if self.options.fail_on_data_loss and not self.options.restart_recreated:
             refuse_rewinds(first, last, is_cut=self.cuts.is_rewind if self.cuts is not None else None)
         if self.cuts is None:
-            return self._pack(first, last, view), view.bootstrap, None
+            self.batch = self._pack(first, last, view)
+            return self.batch, view.bootstrap, None
         hold = self.options.on_parked is OnParked.HOLD
-        tasks, ticket = self.cuts.put_in_force(
+        self.batch, ticket = self.cuts.put_in_force(
             start, end, view, make_tasks=lambda: self._pack(first, last, view), hold=hold
         )
-        return tasks, view.bootstrap, ticket
+        return self.batch, view.bootstrap, ticket
 
     def _check_start(self, *offsets: Mapping[str, Any]) -> None:
         if self._refuse_start is not None and self._first is None:
@@ -406,6 +417,7 @@ class Planner:
             view = self._hold(_without(checked.view, checked.unsure.union(without)))
             plan = plan_end(start, view.partitions, self._limits(max_rows), resets=checked.resets)
             resets = checked.resets
+        self._count_late(start, plan.parked, view)
         self._say_parked(plan.parked)
         # A bounded run reads to its target, so there no batch is too small; nor is one that steps over lost records.
         held_back = self._target is None and not resets and not self._pace.allows(plan.backlog)
@@ -442,6 +454,19 @@ class Planner:
         if view.generation != self._acked:
             self.feed.ack(view.generation)
             self._acked = view.generation
+
+    def _count_late(self, start: Offsets, parked: Mapping[TopicPartition, str], view: FeedView) -> None:
+        """Count what comes late: the records of partitions that had been read, were parked and can be read again."""
+        if parked.keys() == self.parked.keys():
+            return
+        for tp in self._was_read - parked.keys():
+            known = view.partitions.get(tp)
+            end = None if known is None else known.end_offset(self._isolation)
+            if end is not None:
+                self.late_records += max(0, end - start.get(tp, end))
+                self._was_read.discard(tp)
+        if self.plans_made > 1:
+            self._was_read |= {tp for tp in parked.keys() - self.parked.keys() if start.get(tp, -1) >= 0}
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
         self.parked = parked
