@@ -22,17 +22,29 @@ _SAY = (
 
 def load(cache: Path) -> str:
     """Load the loops in a new process; return whether it compiled, and whether it imported the compiler."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    done = subprocess.run(
-        [sys.executable, "-c", _SAY], env=environment, capture_output=True, text=True, check=True, timeout=120
-    )
-    return done.stdout.strip()
+    process = loading(cache)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return said.strip()
+
+
+def loading(cache: Path) -> "subprocess.Popen[str]":
+    temporary = cache / "tmp"
+    temporary.mkdir(exist_ok=True)
+    path = os.pathsep.join(p for p in sys.path if p)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary), "PYTHONPATH": path}
+    return subprocess.Popen([sys.executable, "-c", _SAY], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_given_two_processes_at_once_when_they_load_then_one_compiles_and_the_other_waits(tmp_path: Path) -> None:
+    both = [loading(tmp_path) for _ in range(2)]
+    assert sorted(process.communicate(timeout=240)[0].strip() for process in both) == ["False False", "True True"]
 
 
 def test_given_an_empty_cache_when_two_processes_load_then_only_the_first_compiles(tmp_path: Path) -> None:
     assert load(tmp_path) == "True True"
     assert load(tmp_path) == "False False"
-    (kept,) = (tmp_path / "kafka-discovery" / "code").iterdir()
+    (kept,) = (tmp_path / "kafka-discovery" / "code").glob("*.o")
     kept.write_bytes(kept.read_bytes()[:-100])
     assert load(tmp_path) == "True True", "code that is not whole was used"
     assert load(tmp_path) == "False False"
@@ -42,6 +54,7 @@ def test_given_a_folder_that_others_can_write_when_loaded_then_what_lies_there_i
     assert load(tmp_path) == "True True"
     (tmp_path / "kafka-discovery" / "code").chmod(0o777)
     assert load(tmp_path) == "True True"
+    assert load(tmp_path) == "False False", "kept in the folder for temporary files meanwhile"
     (tmp_path / "kafka-discovery" / "code").chmod(0o700)
     assert load(tmp_path) == "False False"
 
@@ -65,11 +78,13 @@ def test_given_no_place_to_keep_it_when_loaded_then_it_is_compiled_and_said(
 ) -> None:
     (tmp_path / "kafka-discovery").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "kafka-discovery"))
     machine_code.code.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert machine_code.code().was_compiled
     machine_code.code.cache_clear()
     assert "compiled code cannot be kept in" in caplog.text
+    assert "every worker compiles for some seconds" in caplog.text
 
 
 def test_given_a_library_of_another_version_when_auto_then_the_plain_engine_reads_and_one_line_says_why(

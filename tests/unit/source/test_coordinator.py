@@ -1,5 +1,6 @@
 """The coordinator with its ledger, and over TCP with workers, liars and noise."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -393,6 +394,42 @@ def test_given_a_frame_that_makes_no_sense_when_sent_with_the_token_then_it_cost
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1) == b""
     assert TcpArbiter(ticket(server)).decide({a_range(0): 20}) == {a_range(0): 20}
+
+
+def test_given_more_silent_peers_than_there_are_slots_when_a_worker_asks_then_it_is_answered(
+    coordinator: RangeCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discovery.spark.source.cuts.server._MAX_CONNECTIONS", 4)
+    crowded = CoordinatorServer(coordinator, host="127.0.0.1")
+    crowded.start()
+    coordinator.open_plan(RANGES, replayed=False)
+    try:
+        with contextlib.ExitStack() as peers:
+            silent = [
+                peers.enter_context(socket.create_connection(("127.0.0.1", crowded.port), 5)) for _ in range(12)
+            ]
+            for peer in silent[:-4]:
+                assert peer.recv(1) == b"", "the oldest go first"
+            arbiter = TcpArbiter(ticket(crowded), deadline_seconds=0.1)
+            assert arbiter.decide({a_range(0): 20}) == {a_range(0): 20}
+    finally:
+        crowded.stop()
+
+
+def test_given_a_worker_without_the_fast_engine_when_it_asks_then_the_driver_hears_why(
+    coordinator: RangeCoordinator, server: CoordinatorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.open_plan(RANGES, replayed=False)
+    TcpArbiter(ticket(server)).known([a_range(0)])
+    assert not coordinator.plain_engine
+    monkeypatch.setattr("discovery.spark.fetch.engine.fallbacks", ["ModuleNotFoundError: No module named 'llvmlite'"])
+    TcpArbiter(ticket(server)).decide({a_range(0): 8})
+    assert coordinator.plain_engine == "ModuleNotFoundError: No module named 'llvmlite'"
+    assert (coordinator.cuts_made, coordinator.rewinds_made) == (1, 0)
+    coordinator.close_plan()
+    coordinator.advance({tp(0): 20, tp(1): 4})
+    coordinator.advance({tp(0): 20, tp(1): 4})
+    assert (coordinator.cuts_made, coordinator.rewinds_made) == (1, 1)
 
 
 @pytest.mark.parametrize("pause_seconds", [0.01, 60])

@@ -5,12 +5,14 @@ and 70 MB. It is checked for being whole, and refused where anybody else could h
 """
 
 import ctypes
+import fcntl
 import hashlib
 import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import c_int64
 from dataclasses import dataclass
 from functools import cache
@@ -49,30 +51,30 @@ def code() -> Code:
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    path = code_path()
-    kept = _read(path)
-    machine_code = kept or _compile_and_keep(path)
+    machine_code, was_compiled = _kept_or_compiled()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(machine_code))
     engine.finalize_object()
     loops = {name: _LOOP(engine.get_function_address(f"kafka_discovery_{name}")) for name in NAMES}
-    return Code(**loops, was_compiled=kept is None, engine=engine)
+    return Code(**loops, was_compiled=was_compiled, engine=engine)
 
 
-def code_path() -> Path:
-    """Return where the code is kept: below `$XDG_CACHE_HOME`, or `~/.cache` without it; one file per version and CPU.
+def code_paths() -> tuple[Path, ...]:
+    """Return where the code may be kept, the best place first; one file per version and CPU.
+
+    Below `$XDG_CACHE_HOME`, or `~/.cache` without it; where that cannot be written, below the folder for temporary files.
 
     Runs: anywhere.
     """
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a home may be missing
-    if not os.path.isabs(root):  # noqa: PTH117
-        # Nobody knows whose the working directory is.
-        root = f"{tempfile.gettempdir()}/kafka-discovery-{os.geteuid()}"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a home may be missing
+    # Nobody knows whose the working directory is, so no relative one is taken.
+    roots = [cache] if os.path.isabs(cache) else []  # noqa: PTH117
+    roots.append(f"{tempfile.gettempdir()}/kafka-discovery-{os.geteuid()}")
     sources = [source.read_bytes() for source in sorted(Path(__file__).parent.glob("*.py"))]
     made_by = [version("llvmlite"), version("numba"), *host()]
     name = hashlib.sha256(b"\0".join([*sources, *(text.encode() for text in made_by)])).hexdigest()[:16]
-    return Path(root) / "kafka-discovery" / "code" / f"fetch-{name}.o"
+    return tuple(Path(root) / "kafka-discovery" / "code" / f"fetch-{name}.o" for root in roots)
 
 
 def host() -> tuple[str, str, str]:
@@ -86,7 +88,6 @@ def host() -> tuple[str, str, str]:
 def _read(path: Path) -> bytes | None:
     try:
         if not _is_ours(path.parent.lstat()):
-            _log.warning("%s can be written by others: the code kept there is not loaded", path.parent)
             return None
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             data = file.read() if _is_ours(os.fstat(file.fileno())) else b""
@@ -101,15 +102,44 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _compile_and_keep(path: Path) -> bytes:
+def _kept_or_compiled() -> tuple[bytes, bool]:
+    """Return the machine code, and whether this process compiled it: one on a host does, the others wait for it."""
+    made: bytes | None = None
+    for path in code_paths():
+        try:
+            if kept := _read(path):
+                return kept, False
+            with _alone(path):
+                if kept := _read(path):
+                    return kept, False
+                made = made or _compiled()
+                _keep(path, made)
+                return made, True
+        except OSError as error:
+            _log.warning("compiled code cannot be kept in %s: %s", path.parent, error)
+    _log.warning("every worker compiles for some seconds: name a folder that can be written by XDG_CACHE_HOME")
+    return made or _compiled(), True
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one process at a time compile; the lock ends with its holder."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not _is_ours(path.parent.lstat()):
+        raise PermissionError(f"{path.parent} can be written by others")
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path.with_suffix(".lock"), flags, 0o600), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(path: Path, machine_code: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(hashlib.sha256(machine_code).digest() + machine_code)
+    Path(file.name).replace(path)
+
+
+def _compiled() -> bytes:
     from discovery.spark.fetch.native.compile import compiled  # noqa: PLC0415 - imports numba
 
-    machine_code = compiled()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(machine_code).digest() + machine_code)
-        Path(file.name).replace(path)
-    except OSError as error:
-        _log.warning("compiled code cannot be kept in %s (%s): every worker compiles for some seconds", path, error)
-    return machine_code
+    return compiled()

@@ -7,6 +7,7 @@ import secrets
 import socket
 import socketserver
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from discovery.core.errors import BUG_PHRASE, ArbiterError, LedgerFencedError, StateError, WireError
@@ -24,6 +25,7 @@ from discovery.spark.source.cuts.wire import (
 
 _log = logging.getLogger("kafka_discovery.source")
 _MAX_CONNECTIONS = 512
+"""Of workers, which have shown the token; as many more may not have shown it yet."""
 _MOST_CHARACTERS = 300
 _READ_SECONDS = 5.0
 """How long one connection may keep a thread waiting for its next byte."""
@@ -102,6 +104,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         self.coordinator = coordinator
         self.token = token
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._unproven: dict[socket.socket, None] = {}
+        """Who has not shown the token yet, the oldest first."""
+        self._lock = threading.Lock()
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -110,15 +115,37 @@ class _Server(socketserver.ThreadingMixIn, socketserver.BaseServer):
         return self.socket.accept()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 - the base class's signature
-        return self._slots.acquire(blocking=False)
+        """Let everybody in; where too many have shown nothing, the oldest of them goes."""
+        with self._lock:
+            if len(self._unproven) >= _MAX_CONNECTIONS:
+                oldest = next(iter(self._unproven))
+                del self._unproven[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._unproven[request] = None
+        return True
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _forget(self, request: socket.socket) -> None:
+        with self._lock:
+            self._unproven.pop(request, None)
+
+    @contextlib.contextmanager
+    def slot(self, request: socket.socket) -> Iterator[None]:
+        """Count a connection as a worker's, once it has shown the token.
+
+        Raises:
+            WireError: too many workers ask, for too long.
+        """
+        self._forget(request)
+        if not self._slots.acquire(timeout=_READ_SECONDS):
+            raise WireError(f"{_MAX_CONNECTIONS} workers ask at once")
         try:
-            super().process_request_thread(request, client_address)
+            yield
         finally:
             self._slots.release()
 
     def close_request(self, request: Any) -> None:
+        self._forget(request)
         request.close()
 
     def server_close(self) -> None:
@@ -140,7 +167,8 @@ class _Handler(socketserver.BaseRequestHandler):
             greeting = receive(connection, len(MAGIC) + TOKEN_BYTES)
             if not hmac.compare_digest(greeting, MAGIC + self.server.token):
                 return
-            send_frame(connection, self._answer(receive_frame(connection)))
+            with self.server.slot(connection):
+                send_frame(connection, self._answer(receive_frame(connection)))
         except (WireError, OSError) as error:
             _log.debug("a connection to the coordinator came to nothing: %s", error)
 
