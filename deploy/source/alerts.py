@@ -199,8 +199,9 @@ SOURCE_ALERTS = (
         condition=f"time() - {P}source_batch_started_timestamp_seconds > <600s>\n"
         f"and\n{P}source_batch_started_timestamp_seconds > 0",
         summary="One batch of source " + _SOURCE + " runs for more than 10 minutes.",
-        description="{{ $labels.instance }}: nothing new is planned before it ends. Its tasks are slow, wait for a slot, or for a"
-        " broker that their executors do not reach; without sourceId they give up after stallTimeout.",
+        description="{{ $labels.instance }}: nothing new is planned before it ends. Its tasks are slow, wait for a "
+        "slot, or for a broker that their executors do not reach; without sourceId they give up after "
+        "stallTimeout.",
         runbook="Sources",
     ),
     Alert(
@@ -209,8 +210,8 @@ SOURCE_ALERTS = (
         for_seconds=120,
         condition=f"{P}source_waiting_partitions > 0",
         summary="Tasks of source " + _SOURCE + " wait for {{ $value }} partition(s).",
-        description="{{ $labels.instance }}: their leaders died after the batch was planned, and the batch is not cut: it has no"
-        " sourceId, is replayed, has onParked=hold or split ranges.",
+        description="{{ $labels.instance }}: their leaders died after the batch was planned, and the batch is not "
+        "cut: it has no sourceId, is replayed, has onParked=hold or split ranges.",
         runbook="Sources",
     ),
     Alert(
@@ -219,8 +220,8 @@ SOURCE_ALERTS = (
         for_seconds=0,
         condition=f"increase({P}source_cuts_total[<900s>]) > 0\nor\nincrease({P}source_rewinds_total[<900s>]) > 0",
         summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
-        description="{{ $labels.instance }}: ranges were cut where their leaders were gone, or set back to be read on. Nothing is"
-        " lost; their rows come later.",
+        description="{{ $labels.instance }}: ranges were cut where their leaders were gone, or set back to be read "
+        "on. Nothing is lost; their rows come later.",
         runbook="Sources",
     ),
     Alert(
@@ -229,8 +230,8 @@ SOURCE_ALERTS = (
         for_seconds=0,
         condition=f"increase({P}source_late_records_total[<900s>]) > 0",
         summary="Records of source " + _SOURCE + " come after their partition had been parked.",
-        description="{{ $labels.instance }}: the others were read on meanwhile (onParked=continue). A query with a watermark may"
-        " have dropped these records as too late; onParked=hold waits instead.",
+        description="{{ $labels.instance }}: the others were read on meanwhile (onParked=continue). A query with a "
+        "watermark may have dropped these records as too late; onParked=hold waits instead.",
         runbook="Sources",
     ),
     Alert(
@@ -239,8 +240,8 @@ SOURCE_ALERTS = (
         for_seconds=300,
         condition=f"{P}source_fallback == 1",
         summary="Source " + _SOURCE + " does not use its discovery service.",
-        description="{{ $labels.instance }}: an embedded loop asks the brokers in the place of the service of discoveryUrl, which is"
-        " silent, too old or does not follow what is read.",
+        description="{{ $labels.instance }}: an embedded loop asks the brokers in the place of the service of "
+        "discoveryUrl, which is silent, too old or does not follow what is read.",
         runbook="Sources",
     ),
     Alert(
@@ -249,8 +250,8 @@ SOURCE_ALERTS = (
         for_seconds=60,
         condition=f"{P}source_engine_fallback == 1",
         summary="Workers of source " + _SOURCE + " read with the plain engine.",
-        description="{{ $labels.instance }}: the fast engine does not work on a worker, which reads several times slower; the report"
-        " says why.",
+        description="{{ $labels.instance }}: the fast engine does not work on a worker, which reads several times "
+        "slower; the report says why.",
         runbook="Sources",
     ),
 )  # fmt: skip

@@ -78,7 +78,7 @@ class State:
     pin: ClusterId | None = None
     pin_source: PinSource | None = None
     list_outvotes: bool = False
-    """Nothing was read yet: a list whose addresses all belong to one other cluster replaces a saved view of the dead."""
+    """Nothing was read yet: a list whose addresses are all of one other cluster replaces a saved view of the dead."""
     left: Snapshot | None = None
     """The saved view that the list replaced."""
     first_answer_at: float | None = None

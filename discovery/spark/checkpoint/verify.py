@@ -85,7 +85,9 @@ def judge(
         findings.append(Finding(Severity.WARNING, "no source of this query has Kafka's offsets"))
     if checkpoint.planned is None:
         findings += _unborn(checkpoint, reader)
-    return Report(checkpoint=checkpoint, positions=_positions(checkpoint, pending, view), findings=tuple(dict.fromkeys(findings)))
+    return Report(
+        checkpoint=checkpoint, positions=_positions(checkpoint, pending, view), findings=tuple(dict.fromkeys(findings))
+    )
 
 
 def _kafka(batch: Batch | None) -> list[SourceOffset]:

@@ -109,7 +109,9 @@ def _counter(name: str, meaning: str, reports: _Reports, value: Callable[[Source
 
 def _behind(reports: _Reports) -> Metric:
     family = GaugeMetricFamily(
-        f"{_PREFIX}offsets_behind_latest", "Lag of one partition, as Spark's own source sums it.", labels=(*_LABELS, "stat")
+        f"{_PREFIX}offsets_behind_latest",
+        "Lag of one partition, as Spark's own source sums it.",
+        labels=(*_LABELS, "stat"),
     )
     for query, report in reports:
         for name, text in report.metrics.items():

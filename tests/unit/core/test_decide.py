@@ -236,9 +236,7 @@ def new_query_of_a_moved_list() -> tuple[State, Snapshot]:
     return initial_state([address(8), address(9)], snapshot=saved, list_outvotes=True), saved
 
 
-def test_given_nothing_read_yet_when_the_saved_brokers_are_gone_and_the_list_is_of_one_cluster_then_that_is_pinned() -> (
-    None
-):
+def test_given_nothing_read_yet_when_the_saved_brokers_are_gone_then_the_cluster_of_the_list_is_pinned() -> None:
     state, saved = new_query_of_a_moved_list()
     foreign = [alive(n, 8, 9, cluster=THEIRS) for n in (8, 9)]
     state = run(state, *foreign).state

@@ -240,7 +240,7 @@ def test_given_a_list_that_moved_when_a_new_query_begins_then_it_warns_and_reads
 def test_given_a_list_that_moved_when_the_first_batch_is_replayed_then_it_is_refused_and_nothing_is_kept() -> None:
     feed = ScriptedFeed(view_of({tp(0): partition_view(0, 50)}, **MOVED))
     reader = reader_over(feed)
-    with pytest.raises(StateError, match="the checkpoint has planned its first batch; .*`state reset`") as error:
+    with pytest.raises(StateError, match=r"the checkpoint has planned its first batch; .*`state reset`") as error:
         reader.partitions(reader.initialOffset(), {"t": {"0": 20}})
     assert "\n" not in str(error.value)
     assert not feed.acked

@@ -63,7 +63,7 @@ def code() -> Code:
 def code_paths() -> tuple[Path, ...]:
     """Return where the code may be kept, the best place first; one file per version and CPU.
 
-    Below `$XDG_CACHE_HOME`, or `~/.cache` without it; where that cannot be written, below the folder for temporary files.
+    Below `$XDG_CACHE_HOME`, or `~/.cache` without it; where that cannot be written, in the folder for temporary files.
 
     Runs: anywhere.
     """
