@@ -202,7 +202,7 @@ SOURCE_ALERTS = (
         description="{{ $labels.instance }}: nothing new is planned before it ends. Its tasks are slow, wait for a "
         "slot, or for a broker that their executors do not reach; without sourceId they give up after "
         "stallTimeout.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
     Alert(
         name="SourceTasksWaiting",
@@ -212,7 +212,7 @@ SOURCE_ALERTS = (
         summary="Tasks of source " + _SOURCE + " wait for {{ $value }} partition(s).",
         description="{{ $labels.instance }}: their leaders died after the batch was planned, and the batch is not "
         "cut: it has no sourceId, is replayed, has onParked=hold or split ranges.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
     Alert(
         name="SourceCut",
@@ -222,7 +222,7 @@ SOURCE_ALERTS = (
         summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
         description="{{ $labels.instance }}: ranges were cut where their leaders were gone, or set back to be read "
         "on. Nothing is lost; their rows come later.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
     Alert(
         name="SourceRecordsLate",
@@ -232,7 +232,7 @@ SOURCE_ALERTS = (
         summary="Records of source " + _SOURCE + " come after their partition had been parked.",
         description="{{ $labels.instance }}: the others were read on meanwhile (onParked=continue). A query with a "
         "watermark may have dropped these records as too late; onParked=hold waits instead.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
     Alert(
         name="SourceFallback",
@@ -242,7 +242,7 @@ SOURCE_ALERTS = (
         summary="Source " + _SOURCE + " does not use its discovery service.",
         description="{{ $labels.instance }}: an embedded loop asks the brokers in the place of the service of "
         "discoveryUrl, which is silent, too old or does not follow what is read.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
     Alert(
         name="SourceEngineFallback",
@@ -252,6 +252,6 @@ SOURCE_ALERTS = (
         summary="Workers of source " + _SOURCE + " read with the plain engine.",
         description="{{ $labels.instance }}: the fast engine does not work on a worker, which reads several times "
         "slower; the report says why.",
-        runbook="Sources",
+        runbook="DiscoverySources",
     ),
 )  # fmt: skip
