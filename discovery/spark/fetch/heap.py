@@ -14,7 +14,8 @@ def share_arenas() -> None:
 
     A librdkafka client has a thread for each broker. glibc gives each an arena, and keeps in it what that thread once
     needed: over 100 partitions a worker held 270 MB beyond its base with a bound of 64, with two arenas 55, and read
-    no slower. `MALLOC_ARENA_MAX` in the worker's environment goes before.
+    no slower. It holds for the whole process, for threads of a user's function too: eight that compress run as before
+    (`tests/unit/fetch/test_heap.py`). `MALLOC_ARENA_MAX` in the worker's environment goes before.
 
     Runs: worker, once; microseconds; nothing where the C library is another.
     """
