@@ -38,7 +38,7 @@ def exported() -> dict[str, tuple[str, ...]]:
             suffixes = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
             for suffix in suffixes.get(family.kind, ("",)):
                 found[PREFIX + family.name + suffix] = (*labels, *family.labels, "le", "instance", "job")
-    for metric in SourceCollector(lambda: [("daily", A_REPORT)]).collect():
+    for metric in SourceCollector(lambda: [("daily", A_REPORT)], dict).collect():
         for sample in metric.samples:
             found[sample.name] = (*sample.labels, "instance", "job")
     return found

@@ -193,7 +193,7 @@ def test_given_a_batch_whose_leader_died_when_written_then_it_is_named_and_count
     report = seen(tmp_path)
     assert (report.waiting_partitions, report.late_records) == (0, 20)
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", report)]))
+    registry.register(SourceCollector(lambda: [("daily", report)], dict))
     labels = {"source": "dau", "query": "daily"}
     assert registry.get_sample_value("kafka_discovery_source_late_records_total", labels) == 20
     assert registry.get_sample_value("kafka_discovery_source_cuts_total", labels) == 0
@@ -218,7 +218,7 @@ def test_given_a_service_that_is_silent_when_written_then_the_fallback_is_report
     feed.show(replace(feed.view(), fallback="no answer"))
     assert status.write_if_due()
     registry = CollectorRegistry()
-    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))]))
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))], dict))
     labels = {"source": "dau", "query": "daily"}
     assert registry.get_sample_value("kafka_discovery_source_fallback", labels) == 1
     assert registry.get_sample_value("kafka_discovery_source_engine_fallback", labels) == 0
