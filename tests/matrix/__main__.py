@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.matrix import cases, page
 from tests.matrix.cells import CELLS, Cell
-from tests.matrix.places import environment, inside, next_debian, python
+from tests.matrix.places import environment, inside, next_debian, other_python, python
 from tests.support.results import ROOT, say
 
 _CELL_SECONDS = 840
@@ -59,7 +59,7 @@ def _run(cell: Cell) -> str:
     interpreter = interpreter_of(cell)
     plugin = ["-p", "tests.matrix.brokers"] if cell.kafka else []
     command = [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *cell.tests]
-    log = ROOT / "build" / "matrix.log"
+    log = ROOT / "build" / f"matrix-{re.sub(r'[^a-z0-9.]+', '-', cell.name.lower())}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
         done = subprocess.run(
@@ -74,14 +74,17 @@ def _run(cell: Cell) -> str:
     text = log.read_text(errors="replace")
     count = _COUNT.search(text.rstrip().rpartition("\n")[2])
     if done.returncode or not count:
-        lines = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR", "E   "))] or [text[-800:]]
-        raise AssertionError(" | ".join(lines)[-1400:])
+        first = [line for line in text.splitlines() if line.startswith("E   ")][:2]
+        failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        raise AssertionError(" | ".join([*first, *failed])[:1400] or text[-800:])
     return f"{count[1]} tests"
 
 
 def interpreter_of(cell: Cell) -> Path:
     """Return what runs a cell's Spark."""
-    return next_debian() if cell.next_debian else python(cell.spark, without=cell.without)
+    if cell.next_debian:
+        return next_debian()
+    return other_python(cell.python) if cell.python else python(cell.spark, without=cell.without)
 
 
 def _versions(cell: Cell) -> dict[str, str]:
@@ -103,11 +106,13 @@ def _versions(cell: Cell) -> dict[str, str]:
 
 
 def _commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """Name the last change of the product that is here."""
 
-    changed = git("status", "--porcelain", "--", "discovery", "pyspark_kafka_discovery", "spark_jobs")
-    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
+    def git(*words: str) -> str:
+        command = ["git", *words, "--", "discovery", "pyspark_kafka_discovery", "spark_jobs"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("log", "-1", "--format=%h") + ("-dirty" if git("status", "--porcelain") else "")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ class Cell:
     spark: str = LOCKED
     kafka: str = ""
     """Empty: the brokers that tests use anyway."""
+    python: str = ""
+    """Empty: the one of `make setup`."""
     next_debian: bool = False
     """Run by the interpreter and the Java of the Debian after the one here."""
     without: frozenset[str] = frozenset()
@@ -85,7 +87,7 @@ CELLS = (
     *_of_brokers("3.7.2"),
     *_of_brokers("3.9.1"),
     *_of_brokers("4.0.1"),
-    *_of_brokers("4.2.0"),
+    *_of_brokers("4.4.0"),
     Cell(
         part="Python and Java",
         version="Python 3.13, Java 21",
@@ -93,12 +95,7 @@ CELLS = (
         tests=SOURCE + SINK,
         next_debian=True,
     ),
-    Cell(
-        part="Python and Java",
-        version="Python 3.12",
-        shows="source",
-        not_run="neither Debian 12 nor 13 has it, and `uv python install` found no host to fetch it from",
-    ),
+    Cell(part="Python and Java", version="Python 3.12", shows="source, sink", tests=SOURCE + SINK, python="3.12"),
     Cell(
         part="Packages",
         version="no numba",

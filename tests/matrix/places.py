@@ -6,11 +6,12 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from discovery.localkafka.jars.artifacts import NATIVE_CONNECTOR, Dependency
-from discovery.localkafka.jars.ivy import retrieve
+from discovery.localkafka.jars.artifacts import NATIVE_CONNECTOR, ArtifactSet, Dependency
+from discovery.localkafka.jars.ivy import DownloadError, retrieve
 from tests.matrix.brokers import FOLDER, VARIABLE
 from tests.matrix.cells import LOCKED
 from tests.support import wheel
@@ -41,30 +42,45 @@ def python(spark: str, *, without: frozenset[str] = frozenset()) -> Path:
         if spark != LOCKED:
             install = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--python", str(home / "bin/python")]
             subprocess.run([*install, f"pyspark=={spark}"], check=True, timeout=1800)
-        shutil.copy(_LAUNCHER, home / "bin")
         (home / "ready").touch()
+    return _with_ours(home)
+
+
+def _with_ours(home: Path) -> Path:
+    """Let the environment find this tree, as if it were installed; return its interpreter."""
+    site = next((home / "lib").glob("python*")) / "site-packages"
+    (site / "kafka-discovery.pth").write_text(f"{ROOT}\n")
+    shutil.copy(_LAUNCHER, home / "bin")
     return home / "bin" / "python"
 
 
 def connector(spark: str) -> list[Path]:
-    """Return the jars of Spark's own Kafka connector for this Spark."""
-    folder = FOLDER / f"connector-{spark}"
-    if not folder.is_dir():
-        scala, clients, pool = _CLIENTS[spark.rpartition(".")[0]]
-        dependencies = (
-            Dependency(organisation="org.apache.spark", name=f"spark-sql-kafka-0-10_{scala}", revision=spark),
-            Dependency(organisation="org.apache.kafka", name="kafka-clients", revision=clients),
-            Dependency(organisation="org.apache.commons", name="commons-pool2", revision=pool),
-            Dependency(
-                organisation="org.apache.spark", name=f"spark-token-provider-kafka-0-10_{scala}", revision=spark
-            ),
-        )
-        wanted = replace(NATIVE_CONNECTOR, title=f"the connector of Spark {spark}", dependencies=dependencies)
-        with tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
-            made = Path(scratch) / "jars"
-            retrieve(wanted, ivy_cache=FOLDER / "ivy", scratch=Path(scratch), retrieved=made)
-            made.rename(folder)
-    return sorted(folder.glob("*.jar"))
+    """Return the jars of Spark's own Kafka connector for this Spark, of the newest patch of it that can be had."""
+    line = spark.rpartition(".")[0]
+    scala, clients, pool = _CLIENTS[line]
+    for revision in (spark, f"{line}.1", f"{line}.0"):
+        folder = FOLDER / f"connector-{revision}"
+        if not folder.is_dir():
+            wanted = (
+                ("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", revision),
+                ("org.apache.spark", f"spark-token-provider-kafka-0-10_{scala}", revision),
+                ("org.apache.kafka", "kafka-clients", clients),
+                ("org.apache.commons", "commons-pool2", pool),
+            )
+            dependencies = tuple(Dependency(organisation=o, name=name, revision=r) for o, name, r in wanted)
+            try:
+                _retrieved(replace(NATIVE_CONNECTOR, title=folder.name, dependencies=dependencies), folder)
+            except DownloadError:
+                continue
+        return sorted(folder.glob("*.jar"))
+    raise LookupError(f"no connector for Spark {line} can be had")
+
+
+def _retrieved(wanted: ArtifactSet, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
+        made = Path(scratch) / "jars"
+        retrieve(wanted, ivy_cache=FOLDER / "ivy", scratch=Path(scratch), retrieved=made)
+        made.rename(folder)
 
 
 def environment(interpreter: Path, *, kafka: str = "") -> dict[str, str]:
@@ -80,28 +96,38 @@ def environment(interpreter: Path, *, kafka: str = "") -> dict[str, str]:
     return made
 
 
-def next_debian() -> Path:
-    """Return the interpreter in the next Debian's files, with its Java beside it; run it by `inside`. Needs root.
+def other_python(version: str) -> Path:
+    """Return an environment with another Python, which must lie here below `~/.pyenv` or as `python3.12`."""
+    kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python3"))
+    program = kept[-1] if kept else shutil.which(f"python{version}")
+    if program is None:
+        raise LookupError(f"no python{version} lies here")
+    return _filled(FOLDER / f"python-{version}", str(program), list)
 
-    Blocks for a download of about 500 MB the first time.
-    """
-    interpreter = FOLDER / "next-debian-env" / "bin" / "python"
-    if not interpreter.with_name(_LAUNCHER.name).exists():
+
+def next_debian() -> Path:
+    """Return the interpreter in the next Debian's files, with its Java beside it; run it by `inside`. Needs root."""
+    if not (_NEXT / "usr/bin/java").is_symlink():
         shutil.rmtree(_NEXT, ignore_errors=True)
         install = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={_NEXT_PACKAGES}"]
         subprocess.run([*install, _NEXT_SUITE, str(_NEXT)], check=True, timeout=1200)
-        home = interpreter.parents[1]
-        subprocess.run(inside(["python3", "-m", "venv", "--clear", str(home)]), check=True, timeout=300)
+    return _filled(FOLDER / "next-debian-env", "/usr/bin/python3", inside)
+
+
+def _filled(home: Path, program: str, around: Callable[[list[str]], list[str]]) -> Path:
+    """Return an environment of an interpreter that the locked packages are not installed for."""
+    if not (home / "ready").exists():
+        subprocess.run(around([program, "-m", "venv", "--clear", str(home)]), check=True, timeout=300)
         linked = {"pyspark", "py4j"}  # of Python alone
         found = wheel.locked("dev.txt")
         others = [f"{each.name}=={each.version}" for each in found if each.name not in linked]
-        pip = inside([str(interpreter), "-m", "pip", "install", "--no-deps", *others])
-        subprocess.run(pip, check=True, timeout=1800)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", *others]
+        subprocess.run(around(pip), check=True, timeout=1800)
         for each in found:
             if each.name in linked:
                 wheel.link(each, next((home / "lib").glob("python*")) / "site-packages")
-        shutil.copy(_LAUNCHER, interpreter.parent)
-    return interpreter
+        (home / "ready").touch()
+    return _with_ours(home)
 
 
 def inside(command: list[str]) -> list[str]:
