@@ -183,6 +183,7 @@ chaos-predict: setup ## What doctor and removal gate predict, beside what broker
 	$(BIN)/python -m tests.chaos.prediction
 
 .PHONY: test-matrix
+test-matrix: export SPARK_SUBMIT_OPTS ?= $(DRIVER)
 test-matrix: setup ## Other versions of Spark, brokers and Java; cells are kept one by one: CELLS=Brokers/3.7 (an hour; root for Java 21)
 	$(BIN)/python -m tests.matrix $(if $(CELLS),'$(CELLS)')
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from discovery.localkafka.jars.ivy import DownloadError
 from tests.matrix import cases, page
 from tests.matrix.cells import CELLS, Cell
 from tests.matrix.places import environment, inside, next_debian, other_python, python
@@ -40,6 +41,8 @@ def _result(cell: Cell) -> dict[str, Any]:
     began = time.monotonic()
     try:
         said, outcome = _run(cell), "passed"
+    except (DownloadError, LookupError) as error:
+        said, outcome = f"{type(error).__name__}: {error}", "not run"
     except Exception as error:  # noqa: BLE001 - whatever a version breaks is the result
         said, outcome = f"{type(error).__name__}: {error}"[-1500:], "failed"
     return {
