@@ -179,7 +179,7 @@ demo-sidecar: setup ## The same incident with jobs that follow a service (4 minu
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
 .PHONY: chaos-predict
-chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (9 minutes)
+chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (half an hour)
 	$(BIN)/python -m tests.chaos.prediction
 
 .PHONY: test-matrix

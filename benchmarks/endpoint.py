@@ -162,7 +162,7 @@ class _Plain:
     async def resolve(self, address: BrokerAddress) -> Resolved:
         return Resolved(socket.AF_INET, (address.host, address.port))
 
-    async def prove(self, _address: BrokerAddress, _cluster_id: ClusterId) -> str | None:
+    async def prove(self, _address: BrokerAddress, _resolved: Resolved, _cluster_id: ClusterId) -> str | None:
         return None
 
 

@@ -45,10 +45,13 @@ def _kubernetes(rule: dict[str, Any]) -> dict[Path, str]:
     base = {f"{name}.yaml": as_yaml(make(values)) for name, make in k8s.BASE.items()}
     watched = {"podmonitor.yaml": as_yaml(k8s.pod_monitor(values)), "prometheusrule.yaml": as_yaml(rule)}
     spark = {
-        "configmap.yaml": as_yaml(k8s.config_map(f"{k8s.NAME}-sidecar", values.sidecar_config)),
+        "configmap.yaml": as_yaml(k8s.SIDECAR["configmap-sidecar"](values)),
         "pod-template.yaml": as_yaml(k8s.pod_template(values)),
         "pod-template-before-1.29.yaml": as_yaml(k8s.pod_template(values, native=False)),
+        "claim.yaml": as_yaml(k8s.claim(values, name=k8s.DRIVER_STATE)),
         "spark-application.yaml": as_yaml(k8s.spark_application(values)),
+        "spark-application-data.yaml": as_yaml(k8s.application_data(values)),
+        "spark-application-state.yaml": as_yaml(k8s.claim(values, name="dau-discovery-state")),
     }
     return {
         **{root / "base" / name: text for name, text in {**base, **_kustomization("Kustomization", base)}.items()},
@@ -108,7 +111,7 @@ def _chart(rule: dict[str, Any]) -> dict[Path, str]:
     return {
         root / "Chart.yaml": as_yaml(helm.CHART),
         root / "values.yaml": as_yaml(helm.VALUES),
-        **{root / "templates" / name: text for name, text in helm.templates(as_yaml, rule).items()},
+        **{root / name: text for name, text in helm.files(as_yaml, rule).items()},
     }
 
 

@@ -172,10 +172,19 @@ ALERTS = (
         " the new one.",
     ),
     Alert(
+        name="DiscoveryCertificateExpiring",
+        severity="warning",
+        for_seconds=300,
+        condition=f"{P}certificate_expiry_timestamp_seconds - time() < 14 * <86400s>",
+        summary="A certificate of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}.",
+        description="{{ $labels.file }} ({{ $labels.use }}) at {{ $labels.instance }} expires within two weeks. Then"
+        " readers refuse the service, or brokers its login.",
+    ),
+    Alert(
         name="DiscoveryStateWriteFailing",
         severity="warning",
         for_seconds=300,
-        condition=f"increase({P}state_write_failures_total[<900s>]) > 0",
+        condition=f"{P}state_write_failing == 1",
         summary="The view of cluster {{ $labels.cluster }} cannot be saved.",
         description="{{ $labels.instance }} cannot write to its state folder: disk full, read-only, or no permission."
         " A restart on a dead list would not come up.",

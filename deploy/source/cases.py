@@ -62,6 +62,10 @@ _FALLBACK = _m("consumer_fallback", consumer="dau")
 _LOGIN = _m("broker_attempts_total", broker="b1:9092", result="auth_failed")
 _TLS = _m("cycles_total", outcome="tls")
 _RELOAD = 'kafka_discovery_config_reload_success{instance="driver:9464",job="kafka-discovery"}'
+_CERTIFICATE = (
+    "kafka_discovery_certificate_expiry_timestamp_seconds"
+    '{instance="driver:9464",job="kafka-discovery",use="api",file="/tls.crt"}'
+)
 _PROCESS = {"instance": "driver:9464", "job": "kafka-discovery"}
 _UP = 'up{instance="driver:9464",job="kafka-discovery"}'
 _POD = {"namespace": "spark", "pod": "dau-driver"}
@@ -141,10 +145,14 @@ _ALL = (
     .fires("a refused configuration", {_RELOAD: "0+0x20"}, 6, _PROCESS)
     .quiet("mended within three minutes", {_RELOAD: "0+0x2 1+0x20"}, 10)
     .quiet("never tried", {_RELOAD: "1+0x20"}, 20),
+    _Of("DiscoveryCertificateExpiring")
+    .fires("nine days are left", {_CERTIFICATE: "777600+0x20"}, 6, {**_PROCESS, "use": "api", "file": "/tls.crt"})
+    .quiet("a month is left", {_CERTIFICATE: "2592000+0x20"}, 20)
+    .quiet("rotated within three minutes", {_CERTIFICATE: "777600+0x2 2592000+0x20"}, 10),
     _Of("DiscoveryStateWriteFailing")
-    .fires("a full disk", {_m("state_write_failures_total"): "0+2x20"}, 8)
-    .quiet("it failed long ago", {_m("state_write_failures_total"): "0+0x2 2+0x40"}, 35)
-    .quiet("it never failed", {_m("state_write_failures_total"): "0+0x20"}, 20),
+    .fires("a full disk", {_m("state_write_failing"): "0+0x2 1+0x20"}, 9)
+    .quiet("room was made a minute ago", {_m("state_write_failing"): "1+0x20 0+0x9"}, 22)
+    .quiet("it never failed", {_m("state_write_failing"): "0+0x20"}, 20),
     _Of("DiscoveryUnexpectedErrors")
     .fires("one traceback", {_m("unexpected_errors_total"): "0+0x3 1+0x20"}, 10)
     .quiet("none since the last hour", {_m("unexpected_errors_total"): "0+0x3 1+0x60"}, 60)

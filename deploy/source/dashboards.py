@@ -6,9 +6,12 @@ from typing import Any
 
 from deploy.source.alerts import P
 
-_C = '{cluster=~"$cluster"}'
-_Q = '{cluster=~"$cluster",consumer=~"$consumer"}'
+_C = '{cluster=~"$cluster",instance=~"$instance"}'
+_Q = '{cluster=~"$cluster",instance=~"$instance",consumer=~"$consumer"}'
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_INSTANCE = ("instance", f'label_values({P}snapshot_generation{{cluster=~"$cluster"}}, instance)')
 _DURATIONS = f"sum by (le) (rate({P}cycle_duration_seconds_bucket{_C}[$__rate_interval]))"
+_REQUESTS = f'sum by (route, code) (rate({P}api_requests_total{{instance=~"$instance"}}[$__rate_interval]))'
 _WIDE = 24
 
 
@@ -62,7 +65,7 @@ DASHBOARDS = (
     Dashboard(
         uid="cluster",
         title="kafka-discovery: one cluster",
-        variables=(("cluster", f"label_values({P}snapshot_generation, cluster)"),),
+        variables=(("cluster", f"label_values({P}snapshot_generation, cluster)"), _INSTANCE),
         panels=(
             Panel(title="State", queries=((f"{P}state{_C} == 1", "{{state}} at {{instance}}"),)),
             Panel(title="Addresses by condition", queries=((f"{P}brokers{_C}", "{{condition}}"),)),
@@ -94,6 +97,7 @@ DASHBOARDS = (
         title="kafka-discovery: one query",
         variables=(
             ("cluster", f"label_values({P}consumer_acked_generation, cluster)"),
+            _INSTANCE,
             ("consumer", f'label_values({P}consumer_acked_generation{{cluster=~"$cluster"}}, consumer)'),
         ),
         panels=(
@@ -106,8 +110,7 @@ DASHBOARDS = (
                   queries=((f"{P}consumer_bad_bootstrap_servers{_Q}", "{{consumer}}"),)),
             Panel(title="Partitions of the topics", queries=((f"{P}topic_partitions{_C}", "{{topic}}"),)),
             Panel(title="Requests of followers", unit="reqps",
-                  queries=((f"sum by (route, code) (rate({P}api_requests_total[$__rate_interval]))",
-                            "{{route}} {{code}}"),)),
+                  queries=((_REQUESTS, "{{route}} {{code}}"),)),
         ),
     ),
 )  # fmt: skip
@@ -126,7 +129,7 @@ def render(dashboard: Dashboard) -> dict[str, Any]:
         "schemaVersion": 39,
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": [_variable(name, query) for name, query in dashboard.variables]},
+        "templating": {"list": [_DATASOURCE, *(_variable(name, query) for name, query in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
 
@@ -152,18 +155,26 @@ def _panel(number: int, panel: Panel, x: int, y: int) -> dict[str, Any]:
         "id": number,
         "type": panel.kind,
         "title": panel.title,
-        "datasource": {"type": "prometheus", "uid": "prometheus"},
+        "datasource": _SOURCE,
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "targets": targets,
     }
 
 
+_DATASOURCE = {
+    "name": "datasource",
+    "type": "datasource",
+    "query": "prometheus",
+    "current": {"text": "prometheus", "value": "prometheus"},
+}
+
+
 def _variable(name: str, query: str) -> dict[str, Any]:
     return {
         "name": name,
         "type": "query",
-        "datasource": {"type": "prometheus", "uid": "prometheus"},
+        "datasource": _SOURCE,
         "query": {"query": query, "refId": name},
         "refresh": 2,
         "multi": True,

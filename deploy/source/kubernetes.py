@@ -5,12 +5,15 @@ its name), the startup probe waits for a listener and never for Kafka, the API i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Document = dict[str, Any]
 NAME = "kafka-discovery"
 LABELS = {"app.kubernetes.io/name": NAME}
+"""Of everything of ours, the sidecars of drivers too."""
+DRIVER_STATE = f"{NAME}-driver-state"
+"""The claim of a pod template: of one application, for two sidecars never share a state folder."""
 _USER = {"runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 0}
 _STATE = "/var/lib/kafka-discovery"
 _PROBES = {
@@ -26,8 +29,11 @@ _PROBES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What differs between installations: plain values, or the places where Helm puts them."""
+    """What differs between installations: plain values, or the places where Helm puts them; None leaves a field out."""
 
+    name: Any = NAME
+    """Of every object; two releases in one namespace differ by it."""
+    release: Any = NAME
     image: Any = "kafka-discovery/sidecar:0.1.0"
     config: Any = (
         '[api]\nhost = "0.0.0.0"\ntoken_file = "/run/secrets/kafka-discovery/token"\n'
@@ -41,9 +47,24 @@ class Values:
     storage: Any = "64Mi"
     storage_class: Any = None
     resources: Any = None
+    state_claim: Any = f"{NAME}-state"
     monitoring_namespace: Any = "monitoring"
-    kafka_port: Any = 9092
-    kafka_last_port: Any = 9098
+    egress_ports: Any = (
+        {"protocol": "TCP", "port": 9092, "endPort": 9098},
+        {"protocol": "TCP", "port": 9192, "endPort": 9198},  # public listeners of managed brokers
+        {"protocol": "TCP", "port": 443},  # a token endpoint of OIDC
+    )
+    max_unavailable: Any = 1
+    annotations: Any = None
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of the pod: where it runs, as whom."""
+    more_labels: Mapping[str, Any] = field(default_factory=dict)
+    pull_policy: Any = None
+    more_arguments: tuple[Any, ...] = ()
+    environment: Any = None
+    more_mounts: tuple[Any, ...] = ()
+    more_volumes: tuple[Any, ...] = ()
+    monitor_labels: Any = None
 
     @property
     def wanted_resources(self) -> Any:
@@ -82,13 +103,16 @@ _UNTIL_THE_DRIVER_ENDS = (
 )
 
 
-def driver_template(values: Values, *, native: bool = True) -> Document:
-    """Return the pod template of a driver: for `spark.kubernetes.driver.podTemplateFile` or Kubeflow's `template`."""
+def driver_template(values: Values, *, native: bool = True, claim: str = DRIVER_STATE) -> Document:
+    """Return the pod template of a driver: for `spark.kubernetes.driver.podTemplateFile` or Kubeflow's `template`.
+
+    `claim` outlives the pod: the next driver's sidecar begins with the last good view, whoever has died meanwhile.
+    """
     driver: Document = {"name": "spark-kubernetes-driver"}
     volumes: list[Document] = [
         {"name": "discovery-config", "configMap": {"name": f"{NAME}-sidecar"}},
         # Shared by user 10001 of the sidecar and 185 of Spark's images, by the group below.
-        {"name": "discovery-state", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "discovery-state", "persistentVolumeClaim": {"claimName": claim}},
     ]
     if native:
         containers = {"initContainers": [sidecar(values)], "containers": [driver]}
@@ -111,6 +135,7 @@ def pod_template(values: Values, *, native: bool = True) -> Document:
 
 def spark_application(values: Values) -> Document:
     """Return an application for the Kubeflow Spark operator."""
+    data = {"name": "data", "mountPath": "/data"}
     return {
         "apiVersion": "sparkoperator.k8s.io/v1beta2",
         "kind": "SparkApplication",
@@ -124,18 +149,28 @@ def spark_application(values: Values) -> Document:
             "mainApplicationFile": "local:///opt/kafka-discovery/share/kafka-discovery/spark_jobs/dau.py",
             "arguments": ["--bootstrap-servers", "kafka-bootstrap.kafka:9092", "--topic", "events", "--output",
                           "sqlite:////data/dau.db", "--checkpoint", "/data/checkpoint", "--source-id", "dau",
-                          "--source-option", "discoveryUrl=http://127.0.0.1:9463"],
+                          "--state-dir", "/data/state", "--source-option", "discoveryUrl=http://127.0.0.1:9463"],
             "sparkConf": {"spark.kubernetes.driver.podTemplateContainerName": "spark-kubernetes-driver"},
             "restartPolicy": {"type": "OnFailure", "onFailureRetries": 10, "onFailureRetryInterval": 10},
-            "driver": {"cores": 1, "memory": "1g", "serviceAccount": "spark", "template": driver_template(values)},
-            "executor": {"instances": 2, "cores": 1, "memory": "1g"},
+            # Checkpoint, result and ledger: executors write state there too, so all pods mount one volume. An object
+            # store does as well for the checkpoint; the ledger then belongs into Kafka (cutLedger=kafka).
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "dau-data"}}],
+            "driver": {"cores": 1, "memory": "1g", "serviceAccount": "spark", "volumeMounts": [data],
+                       "template": driver_template(values, claim="dau-discovery-state")},
+            "executor": {"instances": 2, "cores": 1, "memory": "1g", "volumeMounts": [data],
+                         "podSecurityContext": {"fsGroup": 185}},
         },
     }  # fmt: skip
 
 
-def config_map(name: str, text: Any) -> Document:
-    """Return a configuration; a change of it is taken in within a minute or two, without a restart."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name), "data": {"config.toml": text}}
+def application_data(values: Values) -> Document:
+    """Return the volume of the application above."""
+    return claim(values, name="dau-data", storage="10Gi", access="ReadWriteMany")
+
+
+def config_map(values: Values, name: str, text: Any) -> Document:
+    """Return a configuration; a change of it is taken in within a minute or two (the kubelet's), without a restart."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(values, name), "data": {"config.toml": text}}
 
 
 def deployment(values: Values) -> Document:
@@ -143,8 +178,10 @@ def deployment(values: Values) -> Document:
     container = {
         "name": NAME,
         "image": values.image,
+        **_given(imagePullPolicy=values.pull_policy),
         "args": ["serve", "--config", "/etc/kafka-discovery/config.toml", "--probe-host", "0.0.0.0",  # noqa: S104
-                 "--state-dir", _STATE],
+                 "--state-dir", _STATE, *values.more_arguments],
+        **_given(env=values.environment),
         "ports": [{"name": "api", "containerPort": 9463}, {"name": "disc-metrics", "containerPort": 9464}],
         **_PROBES,
         # A view, fresh or not; here, away from drivers, readiness harms nobody.
@@ -156,28 +193,32 @@ def deployment(values: Values) -> Document:
             {"name": "token", "mountPath": "/run/secrets/kafka-discovery", "readOnly": True},
             {"name": "tls", "mountPath": "/run/secrets/kafka-discovery-tls", "readOnly": True},
             {"name": "state", "mountPath": _STATE},
+            *values.more_mounts,
         ],
     }  # fmt: skip
+    labels = _selected(values)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(NAME),
+        "metadata": _metadata(values),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": {**LABELS, "app.kubernetes.io/component": "service"}},
+            "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "service"}},
+                "metadata": {"labels": {**labels, **values.more_labels}, **_given(annotations=values.annotations)},
                 "spec": {
+                    **_given(**values.pod),
                     "automountServiceAccountToken": False,
                     "terminationGracePeriodSeconds": 10,
                     "securityContext": {"fsGroup": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
                     "containers": [container],
                     "volumes": [
-                        {"name": "config", "configMap": {"name": NAME}},
+                        {"name": "config", "configMap": {"name": values.name}},
                         {"name": "token", "secret": {"secretName": values.token_secret}},
                         {"name": "tls", "secret": {"secretName": values.tls_secret}},
-                        {"name": "state", "persistentVolumeClaim": {"claimName": f"{NAME}-state"}},
+                        {"name": "state", "persistentVolumeClaim": {"claimName": values.state_claim}},
+                        *values.more_volumes,
                     ],
                 },
             },
@@ -185,20 +226,22 @@ def deployment(values: Values) -> Document:
     }
 
 
-def claim(values: Values) -> Document:
-    """Return the volume of the last good views."""
-    wanted: Document = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": values.storage}}}
+def claim(
+    values: Values, *, name: str | None = None, storage: str | None = None, access: str = "ReadWriteOnce"
+) -> Document:
+    """Return a volume; the one of the last good views if none is named."""
+    wanted: Document = {"accessModes": [access], "resources": {"requests": {"storage": storage or values.storage}}}
     if values.storage_class is not None:
         wanted["storageClassName"] = values.storage_class
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _metadata(f"{NAME}-state"), "spec": wanted}
+    metadata = _metadata(values, name or f"{values.name}-state")
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": wanted}
 
 
-def service(_: Values) -> Document:
+def service(values: Values) -> Document:
     """Return the address of the service."""
     ports = [{"name": "api", "port": 9463, "targetPort": "api"}]
-    selector = {**LABELS, "app.kubernetes.io/component": "service"}
-    spec = {"selector": selector, "ports": ports}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(NAME), "spec": spec}
+    spec = {"selector": _selected(values), "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(values), "spec": spec}
 
 
 def network_policy(values: Values) -> Document:
@@ -206,40 +249,39 @@ def network_policy(values: Values) -> Document:
     monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": values.monitoring_namespace}}}
     drivers = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"spark-role": "driver"}}}
     dns = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
-    kafka = [{"protocol": "TCP", "port": values.kafka_port, "endPort": values.kafka_last_port}]
+    brokers = list(values.egress_ports) if isinstance(values.egress_ports, tuple) else values.egress_ports
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": _metadata(NAME),
+        "metadata": _metadata(values),
         "spec": {
-            "podSelector": {"matchLabels": {**LABELS, "app.kubernetes.io/component": "service"}},
+            "podSelector": {"matchLabels": _selected(values)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
                 {"from": [drivers], "ports": [{"protocol": "TCP", "port": "api"}]},
                 {"from": [monitoring], "ports": [{"protocol": "TCP", "port": "disc-metrics"}]},
             ],
-            "egress": [{"ports": dns}, {"ports": kafka}],
+            "egress": [{"ports": dns}, {"ports": brokers}],
         },
     }
 
 
-def disruption_budget(_: Values) -> Document:
+def disruption_budget(values: Values) -> Document:
     """Return a budget that says the one replica may be moved: `minAvailable: 1` would block every drain."""
-    selector = {"matchLabels": {**LABELS, "app.kubernetes.io/component": "service"}}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(NAME),
-        "spec": {"maxUnavailable": 1, "selector": selector},
+        "metadata": _metadata(values),
+        "spec": {"maxUnavailable": values.max_unavailable, "selector": {"matchLabels": _selected(values)}},
     }
 
 
-def pod_monitor(_: Values) -> Document:
+def pod_monitor(values: Values) -> Document:
     """Return what the Prometheus operator scrapes: the service and the sidecars of all drivers."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
-        "metadata": _metadata(NAME),
+        "metadata": monitor_metadata(values),
         "spec": {
             "namespaceSelector": {"any": True},
             "selector": {"matchLabels": LABELS},
@@ -249,7 +291,7 @@ def pod_monitor(_: Values) -> Document:
 
 
 BASE: Mapping[str, Callable[[Values], Document]] = {
-    "configmap": lambda values: config_map(NAME, values.config),
+    "configmap": lambda values: config_map(values, values.name, values.config),
     "claim": claim,
     "deployment": deployment,
     "service": service,
@@ -258,12 +300,28 @@ BASE: Mapping[str, Callable[[Values], Document]] = {
 }
 """The stand-alone service, file by file."""
 SIDECAR: Mapping[str, Callable[[Values], Document]] = {
-    "configmap-sidecar": lambda values: config_map(f"{NAME}-sidecar", values.sidecar_config),
+    "configmap-sidecar": lambda values: config_map(values, f"{values.name}-sidecar", values.sidecar_config),
 }
 
 
-def _metadata(name: str) -> Document:
-    return {"name": name, "labels": LABELS}
+def monitor_metadata(values: Values) -> Document:
+    """Return name and labels of what the Prometheus operator reads; it chooses by labels."""
+    return (
+        _metadata(values) if values.monitor_labels is None else {"name": values.name, "labels": values.monitor_labels}
+    )
+
+
+def _metadata(values: Values, name: str | None = None) -> Document:
+    return {"name": name or values.name, "labels": {**LABELS, "app.kubernetes.io/instance": values.release}}
+
+
+def _selected(values: Values) -> Document:
+    """Return the labels of this installation's own pods."""
+    return {**LABELS, "app.kubernetes.io/instance": values.release, "app.kubernetes.io/component": "service"}
+
+
+def _given(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _hardened() -> Document:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,9 @@ from rich.text import Text
 from discovery.cli.follow import Service
 from discovery.config.flags import AsJson, together
 from discovery.core.errors import ConfigError, KafkaUnreachableError
-from discovery.core.model import BrokerId, Verdict
+from discovery.core.model import BrokerAddress, BrokerId, Verdict
 from discovery.core.policy import Policy
-from discovery.core.prediction.removal import RemovalFacts, judge, parse_broker_ids, verify
+from discovery.core.prediction.removal import RemovalFacts, judge, parse_broker_ids, parse_lists, verify
 from discovery.core.prediction.removal_report import plan_text, removal_document, text_lines
 from discovery.doctor.inputs import described
 from discovery.feed.service_client import ServiceSilentError
@@ -44,6 +45,13 @@ def removal(
     verify_done: Annotated[
         bool, typer.Option("--verify", help="They were removed: is it complete, is all well?")
     ] = False,
+    lists: Annotated[
+        Path | None,
+        typer.Option("--lists", help="Lists of clients that report nothing: lines of name = host:port,host:port."),
+    ] = None,
+    assume_no_other_clients: Annotated[
+        bool, typer.Option("--assume-no-other-clients", help="Confirm that no other client lists these brokers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether brokers may be removed; exit code 0 safe, 1 not, 4 unknown."""
@@ -52,10 +60,14 @@ def removal(
         raise ConfigError(
             "--temporary and --verify contradict each other: a removal that is temporary is never complete"
         )
+    others = _read(lists) if lists is not None else None
+    given = parse_lists(others, option="--lists") if others is not None else {}
     if bootstrap is None and properties is None:
-        document = _of_service(service, brokers, timeout, temporary=temporary, verifies=verify_done)
+        clients = {"lists": others, "assume_no_other_clients": assume_no_other_clients}
+        document = _of_service(service, brokers, timeout, temporary=temporary, verifies=verify_done, clients=clients)
     else:
-        facts = _surveyed(bootstrap, properties, leaving, timeout)
+        facts = _surveyed(bootstrap, properties, leaving, timeout, lists=given)
+        facts = replace(facts, clients_known=bool(given) or assume_no_other_clients)
         found = verify(facts, leaving) if verify_done else judge(facts, leaving, temporary=temporary)
         document = removal_document(found, facts, temporary=temporary, verified=verify_done)
         document["note"] = "no service was asked: the lists of its consumers were not looked at"
@@ -68,10 +80,12 @@ def removal(
     raise typer.Exit(EXIT[document["verdict"]])
 
 
-def _of_service(service: Service, brokers: str, timeout: float, *, temporary: bool, verifies: bool) -> dict[str, Any]:
+def _of_service(
+    service: Service, brokers: str, timeout: float, *, temporary: bool, verifies: bool, clients: Mapping[str, Any]
+) -> dict[str, Any]:
     client = service.client()
     try:
-        return client.removal(brokers, temporary=temporary, verify=verifies, timeout_seconds=timeout)
+        return client.removal(brokers, temporary=temporary, verify=verifies, timeout_seconds=timeout, **clients)
     except (ServiceSilentError, KafkaUnreachableError) as error:
         doubt = f"{error}; start a service with `kafka-discovery serve`, or use --bootstrap."
         facts = RemovalFacts(brokers=(), topics=(), doubts=(doubt,))
@@ -82,7 +96,12 @@ def _of_service(service: Service, brokers: str, timeout: float, *, temporary: bo
 
 
 def _surveyed(
-    bootstrap: str | None, properties: Path | None, leaving: frozenset[BrokerId], timeout: float
+    bootstrap: str | None,
+    properties: Path | None,
+    leaving: frozenset[BrokerId],
+    timeout: float,
+    *,
+    lists: Mapping[str, tuple[BrokerAddress, ...]],
 ) -> RemovalFacts:
     # librdkafka is needed by few commands.
     from discovery.doctor.examine import examine  # noqa: PLC0415
@@ -100,9 +119,16 @@ def _surveyed(
         living,
         leaving,
         timeout_seconds=timeout,
-        lists={"the list given here": what.addresses},
+        lists={**lists, "the list given here": what.addresses},
         dead=[one.address for one in everybody if one.address not in living],
     )
+
+
+def _read(lists: Path) -> str:
+    try:
+        return lists.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--lists: {lists} cannot be read: {error}; name a text file") from error
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -85,7 +85,7 @@ def serve(  # noqa: PLR0917 - typer's options
 
     async def main() -> None:
         service = Service(effective, clock=SystemClock(), maker=FeedMaker(), reload_from=read)
-        await run(service, config=config, on_listening=partial(say, service), notifier=Notifier.of(os.environ))
+        await run(service, on_listening=partial(say, service), notifier=Notifier.of(os.environ))
 
     try:
         asyncio.run(main())
@@ -93,5 +93,6 @@ def serve(  # noqa: PLR0917 - typer's options
         raise StateError(f"state_dir: the state cannot be kept: {error}; name a folder you may write") from error
     # Closing librdkafka's clients may wait for a resolver that hangs, and the interpreter would wait for them.
     sys.stdout.flush()
+    logging.shutdown()
     sys.stderr.flush()
     os._exit(0)

@@ -1,10 +1,14 @@
 """Logs: one line per thing that happened, JSON unless a person is reading, tracebacks without local variables."""
 
+import contextlib
 import json
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -14,6 +18,12 @@ _THEIRS = ("uvicorn", "asyncio")
 _COLORS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
 _PLAIN = "\x1b[0m"
 _NEEDS_QUOTES = re.compile(r"[\s=\"']|^$")
+_FOLD_SECONDS = 10.0
+_MOST_LINES = 1_000
+"""Different lines that are distinguished within that time."""
+_PASSING = frozenset({"cycle", "generation"})
+_NOTHING: Mapping[str, Any] = {}
+_context: ContextVar[Mapping[str, Any]] = ContextVar("facts of every line", default=_NOTHING)
 _LOGGINGS_OWN = frozenset({"exc_info", "stack_info", "stacklevel"})
 
 
@@ -22,7 +32,8 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: str, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
         """Keep event and facts apart for our own handler, and together in the message for any other."""
-        facts = {name: value for name, value in kwargs.items() if name not in _LOGGINGS_OWN}
+        own = {name: value for name, value in kwargs.items() if name not in _LOGGINGS_OWN}
+        facts = {**_context.get(), **own}
         rest = {name: value for name, value in kwargs.items() if name in _LOGGINGS_OWN}
         return _text(msg, facts), {**rest, "extra": {"event": msg, "facts": facts}}
 
@@ -30,6 +41,21 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
 def event_log(name: str) -> EventLog:
     """Return the log of a part of the program, below `discovery`."""
     return EventLog(logging.getLogger(name))
+
+
+def bind(**facts: Any) -> None:
+    """Put facts on every line of this thread, or task, from now on: whose loop it is, and in which turn."""
+    _context.set({**_context.get(), **facts})
+
+
+@contextlib.contextmanager
+def bound(**facts: Any) -> Iterator[None]:
+    """Put facts on every line that is logged within, and in threads that copy this context."""
+    token = _context.set({**_context.get(), **facts})
+    try:
+        yield
+    finally:
+        _context.reset(token)
 
 
 class _Lines(logging.Formatter):
@@ -46,11 +72,66 @@ class _Lines(logging.Formatter):
         level, trace = record.levelname.lower(), self.formatException(record.exc_info) if record.exc_info else ""
         if self._as_json:
             line = {"event": getattr(record, "event", record.getMessage()), "level": level, "timestamp": moment}
+            line["component"] = record.name.removeprefix("discovery.")
             exception = {"exception": trace} if trace else {}
             return json.dumps({**line, **getattr(record, "facts", {}), **exception}, sort_keys=True, default=str)
         color = _COLORS.get(record.levelno, "") if self._colors else ""
         text = f"{moment} {color}[{level:<7}]{color and _PLAIN} {record.getMessage()}"
         return f"{text}\n{trace}" if trace else text
+
+
+class FoldingHandler(logging.StreamHandler[TextIO]):
+    """Writes a line once in `_FOLD_SECONDS`; what repeats meanwhile is one line more at their end, with its number."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write here; `clock` gives seconds."""
+        super().__init__(stream)
+        self._clock = clock
+        self._seen: dict[object, _Repeats] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`; the handler's lock is held."""
+        now = self._clock()
+        self._write_overdue(now)
+        key = _said(record)
+        if (repeats := self._seen.get(key)) is not None:
+            repeats.times, repeats.last = repeats.times + 1, record
+            return
+        if len(self._seen) < _MOST_LINES:
+            self._seen[key] = _Repeats(began=now)
+        super().emit(record)
+
+    def close(self) -> None:
+        """See `logging.Handler`: writes what is still held back."""
+        with self.lock or contextlib.nullcontext():
+            self._write_overdue(float("inf"))
+        super().close()
+
+    def _write_overdue(self, now: float) -> None:
+        for key in [key for key, one in self._seen.items() if now - one.began >= _FOLD_SECONDS]:
+            repeats = self._seen.pop(key)
+            if (last := repeats.last) is not None:
+                last.msg, last.args = f"{last.getMessage()} repeated={repeats.times}", None
+                last.facts = {**getattr(last, "facts", _NOTHING), "repeated": repeats.times}
+                super().emit(last)
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """One line that was written."""
+
+    began: float
+    times: int = 0
+    last: logging.LogRecord | None = None
+
+
+def _said(record: logging.LogRecord) -> object:
+    """Return what makes two lines the same: all but when they were written, and in which turn."""
+    facts = getattr(record, "facts", None)
+    if facts is None:
+        return (record.name, record.levelno, record.getMessage(), repr(record.exc_info))
+    rest = sorted((name, repr(value)) for name, value in facts.items() if name not in _PASSING)
+    return (record.name, getattr(record, "event", ""), repr(record.exc_info), *rest)
 
 
 def configure_logging(
@@ -69,7 +150,7 @@ def configure_logging(
     if logging.getLogger(_OURS[0]).handlers:
         return
     out = stream or sys.stderr
-    handler = logging.StreamHandler(out)
+    handler = FoldingHandler(out)
     handler.setFormatter(_Lines(as_json=not out.isatty() if as_json is None else as_json, colors=out.isatty()))
     levels = dict.fromkeys(_OURS, level) | dict.fromkeys(_THEIRS if owns_process else (), logging.WARNING)
     for name, least in levels.items():

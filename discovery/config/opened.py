@@ -14,8 +14,9 @@ _TOKEN_MIN = 16
 class Opened:
     """What the files hold; `repr` shows nothing of it."""
 
-    token: bytes | None
-    tls: ssl.SSLContext | None
+    tokens: tuple[bytes, ...] = ()
+    """Any of them is let in; none: everybody on this host."""
+    tls: ssl.SSLContext | None = None
     """For the API's listener; None: plain HTTP."""
 
 
@@ -27,15 +28,18 @@ def open_files(api: ApiSettings) -> Opened:
 
     Runs: at start, reload and `config check`.
     """
-    token = _token(api.token_file) if api.token_file is not None else None
-    return Opened(token=token, tls=_server_context(api))
+    tokens = _tokens(api.token_file) if api.token_file is not None else ()
+    return Opened(tokens=tokens, tls=_server_context(api))
 
 
-def _token(path: Path) -> bytes:
-    token = _content(path, "api.token_file").strip()
-    if len(token) < _TOKEN_MIN:
-        raise ConfigError(f"api.token_file: {path} holds {len(token)} bytes; a token has at least {_TOKEN_MIN}")
-    return token
+def _tokens(path: Path) -> tuple[bytes, ...]:
+    """Return one token per line: while one is rotated, the old and the new one are let in."""
+    lines = _content(path, "api.token_file").splitlines()
+    tokens = tuple(line.strip() for line in lines if line.strip()) or (b"",)
+    for token in tokens:
+        if len(token) < _TOKEN_MIN:
+            raise ConfigError(f"api.token_file: {path} holds {len(token)} bytes; a token has at least {_TOKEN_MIN}")
+    return tokens
 
 
 def _server_context(api: ApiSettings) -> ssl.SSLContext | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from discovery.config.contents import fingerprint
 from discovery.core.errors import ConfigError
 
 
@@ -22,7 +23,7 @@ class ServiceFiles:
     """Its private key; in the certificate's file if None."""
 
     def read_token(self) -> str | None:
-        """Return the token; None without a file.
+        """Return the token, the first where a service is given several; None without a file.
 
         Raises:
             ConfigError: it cannot be read.
@@ -30,9 +31,17 @@ class ServiceFiles:
         if self.token is None:
             return None
         try:
-            return self.token.read_text(encoding="utf-8").strip()
+            return next(iter(self.token.read_text(encoding="utf-8").split()), "")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"discoveryTokenFile, --token-file: {self.token} cannot be read: {error}") from error
+
+    def fingerprint(self) -> str:
+        """Return a digest of what the files hold now, those of SSL_CERT_FILE included.
+
+        Runs: anywhere; reads the files.
+        """
+        authorities = Path(os.environ["SSL_CERT_FILE"]) if "SSL_CERT_FILE" in os.environ else None
+        return fingerprint([self.token, self.ca or authorities, self.certificate, self.key])
 
     def tls(self) -> ssl.SSLContext:
         """Return how to verify the service, and to log in by certificate.

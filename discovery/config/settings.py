@@ -50,7 +50,7 @@ class ApiSettings(Section):
     )
     port: Port = Field(default=9463, description="Port of the API and the status page; 0 takes a free one.")
     token_file: Path | None = Field(
-        default=None, description="File with the bearer token that every request must carry."
+        default=None, description="File with the bearer tokens, one per line: every request must carry one of them."
     )
     tls_certificate_file: Path | None = Field(
         default=None, description="PEM file with the certificate chain of the API."
@@ -203,7 +203,9 @@ class Settings(Section):
         default=30.0,
         description="A consumer that says nothing for so long is forgotten (its lag is no longer exported).",
     )
-    events_max: int = Field(default=1_000, ge=10, le=100_000, description="Events kept per cluster for /v1/events.")
+    events_max: int = Field(
+        default=1_000, ge=10, le=100_000, description="Events kept per cluster for /v1/events, on disk too."
+    )
     api: ApiSettings = Field(default_factory=ApiSettings)
     probes: ProbeSettings = Field(default_factory=ProbeSettings)
     endpoint: EndpointSettings = Field(default_factory=EndpointSettings)

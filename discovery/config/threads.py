@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,5 +37,6 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         with contextlib.suppress(RuntimeError):  # the event loop may have ended first
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=thread, name="kafka-discovery work", daemon=True).start()
+    context = contextvars.copy_context()  # what is on the caller's log lines is on the thread's
+    threading.Thread(target=context.run, args=(thread,), name="kafka-discovery work", daemon=True).start()
     return await done

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.core.answers import ProbeOutcome
-from discovery.core.errors import GatewayError
+from discovery.core.errors import ConfigError, GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition, Verdict
 from discovery.core.policy import Policy
 from discovery.core.verdict import conclude
@@ -37,7 +38,7 @@ def examine(addresses: Collection[BrokerAddress], options: ClientOptions, policy
         policy: Its timeouts bound every stage.
 
     Raises:
-        ConfigError: librdkafka refuses an option.
+        ConfigError: librdkafka refuses an option; or this process is out of descriptors, which says nothing of brokers.
 
     Runs: the command; blocks <= 2 x (connect + request timeout) + 2 x API timeout, whatever Kafka does.
     """
@@ -85,21 +86,28 @@ class _Look:
         found: dict[BrokerAddress, Seen] = {}
         changed = threading.Condition()
 
+        short = threading.Event()
+
         def note(seen: Seen) -> None:
             with changed:
                 found.setdefault(seen.address, seen)
                 changed.notify_all()
 
         def reached(address: BrokerAddress, result: Reached) -> None:
+            if result.ours:
+                short.set()
             if result.endpoint is None:
                 note(_unreached(address, result))
             else:
                 threading.Thread(target=self._ask, args=(address, result, note), daemon=True).start()
 
         timeout = self._policy.connect_timeout_seconds
-        run_reach(reach_all(addresses, self._resolver, timeout_seconds=timeout, on_reached=reached))
+        if not run_reach(reach_all(addresses, self._resolver, timeout_seconds=timeout, on_reached=reached)):
+            raise ConfigError(f"the brokers were not asked: {OUT_OF}")
         with changed:
             changed.wait_for(lambda: len(found) == len(set(addresses)), self._policy.request_timeout_seconds + 1)
+            if short.is_set() or (any(one.verdict not in USABLE for one in found.values()) and exhausted()):
+                raise ConfigError(f"the brokers were not asked: {OUT_OF}")
             silent = "accepted a connection, but librdkafka did not come back with a verdict in time"
             return tuple(
                 found.get(one) or _seen(one, Probed(failure=Verdict.SILENT, detail=silent), Reached(endpoint=("", 0)))

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from discovery.config.descriptors import is_ours
 from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE
 from discovery.core.model import BrokerAddress, ClusterId, Verdict
@@ -44,8 +45,12 @@ class Prover(Protocol):
         """Return where a name leads to now; raises OSError."""
         ...
 
-    async def prove(self, address: BrokerAddress, cluster_id: ClusterId) -> str | None:
-        """Ask the broker for its cluster id; None: it is the right one, else why it is not."""
+    async def prove(self, address: BrokerAddress, resolved: Resolved, cluster_id: ClusterId) -> str | None:
+        """Ask whoever listens where clients would be led to for its cluster id; None: it is right, else why not.
+
+        Raises:
+            OSError: nobody could be asked, for want of descriptors on this side.
+        """
         ...
 
 
@@ -158,18 +163,9 @@ class Guards:
         with contextlib.ExitStack() as old:
             try:
                 while not why:
-                    resolved = await self.prover.resolve(address)
-                    connection = await connect(resolved, timeout_seconds=self._limits.attempt_timeout_seconds)
-                    with contextlib.ExitStack() as new:
-                        new.enter_context(connection)
-                        why = await self.prover.prove(address, cluster_id) or ""
-                        if why:
-                            return
-                        await self._look_at_names(address, resolved)
-                        old.close()  # only now: one of the two has stood all the time
-                        old.push(new.pop_all())
-                    self._stand(address, resolved, connection)
-                    why = await self._until_broken(address, connection, resolved, broken)
+                    why = await self._prove(address, cluster_id, old)
+                    if not why and (standing := self._standing.get(address)) is not None:
+                        why = await self._until_broken(address, self._witnesses[address], standing, broken)
             except OSError as error:
                 why = f"it does not accept connections: {error}"
             except Exception as error:  # noqa: BLE001 - the other guards go on
@@ -181,6 +177,32 @@ class Guards:
             finally:
                 self._quarantined[address] = asyncio.get_running_loop().time() + _QUARANTINE_SECONDS
                 self._lose(address, why)
+
+    async def _prove(self, address: BrokerAddress, cluster_id: ClusterId, old: contextlib.ExitStack) -> str:
+        """Stand on a new connection and a new proof; return why the address may not. `old` holds the one that stands.
+
+        Want of descriptors on this side says nothing about the broker: then the old connection goes on standing.
+
+        Raises:
+            OSError: it does not accept connections.
+        """
+        try:
+            resolved = await self.prover.resolve(address)
+            connection = await connect(resolved, timeout_seconds=self._limits.attempt_timeout_seconds)
+            with contextlib.ExitStack() as new:
+                new.enter_context(connection)
+                if why := await self.prover.prove(address, resolved, cluster_id):
+                    return why
+                await self._look_at_names(address, resolved)
+                old.close()  # only now: one of the two has stood all the time
+                old.push(new.pop_all())
+        except OSError as error:
+            if not is_ours(error) or address not in self._standing:
+                raise
+            _log.warning("proof_not_renewed", upstream=str(address), error=str(error))
+            return ""
+        self._stand(address, resolved, connection)
+        return ""
 
     async def _until_broken(
         self, address: BrokerAddress, connection: socket.socket, resolved: Resolved, broken: asyncio.Event

@@ -80,6 +80,60 @@ def unverified(connection: Mapping[str, object]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    _show_own(context, connection)
+    return context
+
+
+def checks_names(connection: Mapping[str, object]) -> bool:
+    """Tell whether a broker must show its own name, by these properties of librdkafka.
+
+    Runs: anywhere (pure).
+    """
+    wanted = str(connection.get("ssl.endpoint.identification.algorithm", "https")).lower()
+    return wanted == "https" and str(connection.get("enable.ssl.certificate.verification", "true")).lower() == "true"
+
+
+def verifying(connection: Mapping[str, object]) -> ssl.SSLContext:
+    """Return how to see whether a TLS listener shows its name in a certificate of a trusted authority.
+
+    Runs: anywhere; reads the files that librdkafka's properties name.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    location, pem = connection.get("ssl.ca.location"), connection.get("ssl.ca.pem")
+    if location is not None:
+        is_folder = Path(str(location)).is_dir()
+        context.load_verify_locations(capath=str(location)) if is_folder else context.load_verify_locations(
+            str(location)
+        )
+    elif pem is not None:
+        context.load_verify_locations(cadata=str(pem))
+    else:
+        context.load_default_certs()
+    _show_own(context, connection)
+    return context
+
+
+async def impostor(resolved: Resolved, host: str, *, tls: ssl.SSLContext, timeout_seconds: float) -> str | None:
+    """Return why the listener is not the broker of this name; None: it has shown that it is.
+
+    Raises:
+        OSError: it does not answer, or descriptors are short on this side.
+
+    Runs: the endpoint's event loop; at most the timeout.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            _, writer = await _open(resolved, host, tls)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+    except ssl.SSLCertVerificationError as error:
+        return f"it does not show the name {host}: {error.verify_message}"
+    return None
+
+
+def _show_own(context: ssl.SSLContext, connection: Mapping[str, object]) -> None:
+    """Log in by certificate, where there is one."""
     given = {name: str(value) for name, value in connection.items()}
     chain, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
     with tempfile.TemporaryDirectory() as folder:  # for its owner's eyes alone
@@ -89,7 +143,6 @@ def unverified(connection: Mapping[str, object]) -> ssl.SSLContext:
         if chain is not None:
             with contextlib.suppress(OSError):  # then without: the broker's alert is an answer too
                 context.load_cert_chain(chain, key, password=given.get("ssl.key.password", ""))
-    return context
 
 
 async def _open(

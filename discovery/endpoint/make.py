@@ -1,15 +1,17 @@
 """Joins an endpoint and a discovery loop."""
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.config.logs import event_log
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.config.threads import in_thread
@@ -18,14 +20,13 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
-from discovery.endpoint.health_check import unverified
+from discovery.endpoint.health_check import checks_names, impostor, unverified, verifying
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.endpoint.race import Resolved
 from discovery.endpoint.server import Endpoint
 from discovery.feed.base import FeedView, verdicts
 from discovery.feed.embedded import EmbeddedFeed
-from discovery.kafka.base import Vetter
 from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.loop.demand import nothing
@@ -141,10 +142,12 @@ def brokers_feed(
 class KafkaProver:
     """See `Prover`: proves by a metadata request through librdkafka, as the loop does. Holds no connection."""
 
-    def __init__(self, options: ClientOptions, policy: Policy, *, vetter: Vetter | None = None) -> None:
+    def __init__(self, options: ClientOptions, policy: Policy) -> None:
         protocol = str(options.connection.get("security.protocol", "")).upper()
         self._connection = options.connection if protocol in {"SSL", "SASL_SSL"} else None
-        self._vetter = vetter or LibrdkafkaVetter(options, policy)
+        # Asked by number, a broker cannot show that name in its certificate: `prove` looks at it with the name.
+        by_number = {**options.librdkafka, "ssl.endpoint.identification.algorithm": "none"}
+        self._vetter = LibrdkafkaVetter(replace(options, librdkafka=by_number) if self._connection else options, policy)
         self._policy = policy
         self._resolver = Resolver()
 
@@ -159,20 +162,27 @@ class KafkaProver:
         timeout = self._policy.connect_timeout_seconds
         await reach_all((address,), self._resolver, timeout_seconds=timeout, on_reached=lambda _, r: found.append(r))
         if not found or found[0].endpoint is None:
+            if found and found[0].ours:
+                raise OSError(errno.EMFILE, OUT_OF)
             raise OSError(found[0].detail if found else f"no answer within {timeout:g} s")
         host, port = found[0].endpoint
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return Resolved(family, (host, port))
 
-    async def prove(self, address: BrokerAddress, cluster_id: ClusterId) -> str | None:
-        """See `Prover.prove`."""
-        outcome = await in_thread(lambda: self._vet(address))
+    async def prove(self, address: BrokerAddress, resolved: Resolved, cluster_id: ClusterId) -> str | None:
+        """See `Prover.prove`; asked by number, for another lookup of the name might lead elsewhere."""
+        outcome = await in_thread(lambda: self._vet(BrokerAddress(*resolved.address)))
+        if outcome is not None and outcome.tcp_only and exhausted():
+            raise OSError(errno.EMFILE, OUT_OF)
         if outcome is None or outcome.tcp_only:
             return "it gave no answer that proves its cluster"
         if outcome.failure is not None:
             return f"{outcome.failure.value}: {outcome.detail}"
         if outcome.cluster_id != cluster_id:
             return f"it belongs to cluster {outcome.cluster_id}, not to {cluster_id}"
+        if self._connection is not None and checks_names(self._connection):
+            limit = self._policy.connect_timeout_seconds
+            return await impostor(resolved, address.host, tls=verifying(self._connection), timeout_seconds=limit)
         return None
 
     def _vet(self, address: BrokerAddress) -> ProbeOutcome | None:

@@ -65,6 +65,8 @@ class Vitals:
     clients_built: int = 0
     bugs: int = 0
     state_write_failures: int = 0
+    state_write_failing: bool = False
+    """The newest view is not on disk."""
 
 
 class EmbeddedFeed:
@@ -87,6 +89,7 @@ class EmbeddedFeed:
         on_decision: Callable[[Decision], None] | None = None,
         demand: Demand = everything,
         list_outvotes: bool = False,
+        log_context: Mapping[str, str] | None = None,
     ) -> None:
         """Remember what to follow.
 
@@ -107,7 +110,9 @@ class EmbeddedFeed:
             demand: Tells whose end offsets must be fresh at this moment.
             list_outvotes: The follower has read nothing yet: a list whose addresses all belong to one other cluster
                 replaces a saved view whose brokers are gone. It is kept from the first `ack` on.
+            log_context: On every line that the loop logs.
         """
+        self._log_context = log_context
         self._bootstrap = tuple(bootstrap)
         self._bootstrap_file = bootstrap_file
         self._interest = interest
@@ -179,6 +184,7 @@ class EmbeddedFeed:
                 show=self._show,
                 demand=self._demand,
                 patient_factory=self._patient_factory,
+                log_context=self._log_context,
             )
             self._supervisor = Supervisor(self._cycle)
             self._supervisor.start()
@@ -254,6 +260,7 @@ class EmbeddedFeed:
             clients_built=cycle.state.client if cycle else 0,
             bugs=supervisor.bugs if supervisor else 0,
             state_write_failures=self._store.write_failures if self._store else 0,
+            state_write_failing=self._store is not None and self._store.is_failing,
         )
 
     def ack(self, generation: Generation) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +11,26 @@ from urllib.parse import quote
 import httpx
 
 from discovery.config.hosts import is_loopback
+from discovery.config.logs import event_log
 from discovery.config.service_files import ServiceFiles
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.feed.wire import Position
 
 AGE_HEADER = "Kafka-Discovery-Age-Seconds"
 _CONNECT_SECONDS = 1.0
-_CONFLICT, _UNAVAILABLE, _UNAUTHORIZED = 409, 503, 401
+_CONFLICT, _UNAVAILABLE, _UNAUTHORIZED, _FORBIDDEN = 409, 503, 401, 403
 _MAX_BYTES = 256 * 1024 * 1024
+_LOOK_SECONDS = 10.0
+"""How often token, authorities and certificate are looked at: they may be rotated while a query runs."""
+_log = event_log("discovery.feed")
 
 
 class ServiceSilentError(DiscoveryError):
     """The service did not answer, or not as it should: time to look for ourselves."""
+
+
+class ServiceRefusesError(KafkaUnreachableError):
+    """The service may not do this for us: it was started without the token that a change of a group needs."""
 
 
 class ConsumerIdTakenError(DiscoveryError):
@@ -40,8 +49,11 @@ class ServiceClient:
 
         Runs: anywhere; reads the files.
         """
+        held = files.fingerprint()  # before they are read: what changes meanwhile is noticed at the next look
         tls = files.tls() if url.lower().startswith("https:") else None
-        return cls(url, cluster=cluster, token=files.read_token(), tls=tls)
+        made = cls(url, cluster=cluster, token=files.read_token(), tls=tls)
+        made._files, made._fingerprint = files, held
+        return made
 
     def __init__(
         self, url: str, *, cluster: str = "default", token: str | None = None, tls: ssl.SSLContext | None = None
@@ -67,17 +79,16 @@ class ServiceClient:
             raise ConfigError(
                 f"discoveryUrl: {url!r} would carry the token readable over the network; use https, or no token"
             )
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = str(parsed).rstrip("/")
         self._scope = f"/v1/clusters/{_quoted(cluster)}"
-        # Proxies of the environment are not for an address the user gave for this purpose.
-        self._http = httpx.Client(
-            base_url=self.url,
-            headers=headers,
-            trust_env=False,
-            timeout=_CONNECT_SECONDS,
-            verify=True if tls is None else tls,
-        )
+        self._http = _made(self.url, token, tls)
+        self._files: ServiceFiles | None = None
+        """What to look at again; None: nothing."""
+        self._fingerprint = ""
+        self._looked_at = time.monotonic()
+        self._looking = threading.Lock()
+        self._old: httpx.Client | None = None
+        """The one before, closed at the next rotation: other threads may be in the middle of a question."""
 
     def follow(
         self,
@@ -139,12 +150,25 @@ class ServiceClient:
         return self._offsets("GET", f"groups/{_quoted(group)}", None, timeout_seconds, topics=topics)
 
     def commit(self, group: str, offsets: Mapping[str, Mapping[str, int]], *, timeout_seconds: float) -> None:
-        """Set a group's offsets; raises as `refresh` does."""
+        """Set a group's offsets; raises as `refresh` does, and ServiceRefusesError where the service has no token."""
         self._offsets("PUT", f"groups/{_quoted(group)}", {"offsets": offsets}, timeout_seconds)
 
-    def removal(self, brokers: str, *, temporary: bool, verify: bool, timeout_seconds: float) -> dict[str, Any]:
-        """Ask whether brokers may be removed, or whether they are; raises as `refresh` does."""
-        flags = {"temporary": str(temporary).lower(), "verify": str(verify).lower()}
+    def removal(
+        self,
+        brokers: str,
+        *,
+        temporary: bool,
+        verify: bool,
+        timeout_seconds: float,
+        lists: str | None = None,
+        assume_no_other_clients: bool = False,
+    ) -> dict[str, Any]:
+        """Ask whether brokers may be removed, or whether they are; raises as `refresh` does.
+
+        `lists` are lines of `name = host:port,host:port`, of clients that do not report.
+        """
+        given = {"temporary": temporary, "verify": verify, "assume_no_other_clients": assume_no_other_clients}
+        flags = {name: str(value).lower() for name, value in given.items()} | ({"lists": lists} if lists else {})
         response = self._send(
             "GET",
             f"{self._scope}/removal",
@@ -175,6 +199,8 @@ class ServiceClient:
     def close(self) -> None:
         """Release the connections."""
         self._http.close()
+        if self._old is not None:
+            self._old.close()
 
     def _offsets(
         self, method: str, what: str, body: Mapping[str, Any] | None, timeout_seconds: float, **parameters: str
@@ -205,7 +231,7 @@ class ServiceClient:
         timeout = httpx.Timeout(timeout_seconds, connect=min(_CONNECT_SECONDS, timeout_seconds))
         content = None if body is None else json.dumps(body).encode()
         try:
-            with self._http.stream(method, path, params=params, content=content, timeout=timeout) as response:
+            with self._current().stream(method, path, params=params, content=content, timeout=timeout) as response:
                 read = bytearray()
                 for chunk in response.iter_raw(65_536):
                     read += chunk
@@ -219,12 +245,34 @@ class ServiceClient:
         self._judge(whole)
         return whole
 
+    def _current(self) -> httpx.Client:
+        """Return the client, made again where token, authorities or certificate were rotated."""
+        if self._files is None or time.monotonic() - self._looked_at < _LOOK_SECONDS:
+            return self._http
+        with self._looking:
+            self._looked_at = time.monotonic()
+            found = self._files.fingerprint()
+            if found != self._fingerprint:
+                self._fingerprint = found
+                try:
+                    tls = self._files.tls() if self.url.startswith("https:") else None
+                    made = _made(self.url, self._files.read_token(), tls)
+                    if self._old is not None:
+                        self._old.close()
+                    self._old, self._http = self._http, made
+                    _log.info("service_files_rotated", service=self.url)
+                except ConfigError as error:
+                    _log.warning("service_files_refused", error=str(error), consequence="the old ones stay in use")
+            return self._http
+
     def _judge(self, response: httpx.Response) -> None:
         if response.is_success:
             return
         text = _error(response)
         if response.status_code == _CONFLICT:
             raise ConsumerIdTakenError(text)
+        if response.status_code == _FORBIDDEN:
+            raise ServiceRefusesError(f"{self.url} refused: {text}; a query names it by discoveryTokenFile")
         if response.status_code == _UNAVAILABLE:
             raise KafkaUnreachableError(text)
         remedy = "; set discoveryTokenFile" if response.status_code == _UNAUTHORIZED else ""
@@ -238,6 +286,16 @@ class ServiceClient:
         if not isinstance(document, dict):
             raise ServiceSilentError(f"{self.url} did not answer with a JSON object")
         return document
+
+
+def _made(url: str, token: str | None, tls: ssl.SSLContext | None) -> httpx.Client:
+    return httpx.Client(
+        base_url=url,
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        trust_env=False,  # proxies of the environment are not for an address the user gave for this purpose
+        timeout=_CONNECT_SECONDS,
+        verify=True if tls is None else tls,
+    )
 
 
 def _error(response: httpx.Response) -> str:

@@ -21,7 +21,7 @@ from discovery.feed.base import FeedView, SourceFeed, cold_view
 from discovery.feed.carry import covers_all, with_carried
 from discovery.feed.leading import Heard, Limits, Mode, choose, embedded_loop_is_due
 from discovery.feed.reporter import Reporter
-from discovery.feed.service_client import ServiceClient, ServiceSilentError
+from discovery.feed.service_client import ServiceClient, ServiceRefusesError, ServiceSilentError
 from discovery.feed.wire import Position, covers, decode_position, decode_view, flat, nested
 
 _T = TypeVar("_T")
@@ -430,6 +430,8 @@ class SidecarFeed:
         if self._mode is not Mode.EMBEDDED_LOOP:
             try:
                 return service(timeout_seconds * _SERVICE_SHARE)
+            except ServiceRefusesError:
+                raise  # an embedded loop for each commit would cost more than the sentence that says what to set
             except (ServiceSilentError, KafkaUnreachableError) as error:
                 _log.info("service_did_not_help", error=str(error), consequence="the embedded loop is asked")
         own = self._embedded_loop()

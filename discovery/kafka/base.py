@@ -119,8 +119,12 @@ class Gateway(ListsOffsets, Protocol):
         """
         ...
 
-    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
-        """Ask each broker itself for its `process.roles`; those that do not tell are absent.
+    def voters(
+        self, brokers: Collection[BrokerId], *, timeout_seconds: float
+    ) -> Mapping[BrokerId, frozenset[BrokerId]]:
+        """Ask each broker which voters of the metadata quorum it knows; those that do not tell are absent.
+
+        It knows itself where it is a controller too, and every voter where `controller.quorum.voters` names them.
 
         Raises:
             GatewayError: nobody answered.

@@ -190,10 +190,12 @@ class ConfluentGateway:
             "min.insync.replicas", lambda client: inventory.min_in_sync(client, topics, timeout_seconds=timeout_seconds)
         )
 
-    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
-        """See `Gateway.roles`."""
+    def voters(
+        self, brokers: Collection[BrokerId], *, timeout_seconds: float
+    ) -> Mapping[BrokerId, frozenset[BrokerId]]:
+        """See `Gateway.voters`."""
         return self._call(
-            "process.roles", lambda client: inventory.roles(client, brokers, timeout_seconds=timeout_seconds)
+            "process.roles", lambda client: inventory.voters(client, brokers, timeout_seconds=timeout_seconds)
         )
 
     def groups(self, *, timeout_seconds: float) -> tuple[str, ...]:

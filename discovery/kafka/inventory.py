@@ -12,7 +12,7 @@ from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerId, TopicName
 from discovery.kafka.translate import gateway_error
 
-MIN_IN_SYNC, ROLES = "min.insync.replicas", "process.roles"
+MIN_IN_SYNC, ROLES, VOTERS = "min.insync.replicas", "process.roles", "controller.quorum.voters"
 _AT_ONCE = 500
 _GRACE_SECONDS = 0.5
 
@@ -29,15 +29,24 @@ def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_s
     return {topic: int(value) for topic, value in answered.items()}
 
 
-def roles(client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float) -> dict[BrokerId, str]:
-    """Return `process.roles` of every broker that tells: "broker", "broker,controller", or "" with ZooKeeper.
+def voters(
+    client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float
+) -> dict[BrokerId, frozenset[BrokerId]]:
+    """Return which voters of the metadata quorum every broker that tells knows: itself, and those of a static quorum.
 
     Raises:
         KafkaException: nothing was answered at all.
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
-    return broker_option(client, ROLES, brokers, timeout_seconds=timeout_seconds, needs_one=bool(brokers))
+    answered = _broker_options(
+        client, (ROLES, VOTERS), brokers, timeout_seconds=timeout_seconds, needs_one=bool(brokers)
+    )
+    return {
+        broker: frozenset([broker] if "controller" in values[ROLES] else [])
+        | {BrokerId(int(one.partition("@")[0])) for one in values[VOTERS].split(",") if "@" in one}
+        for broker, values in answered.items()
+    }
 
 
 def topic_option(
@@ -73,6 +82,14 @@ def broker_option(
 
     Runs: driver, or a worker thread; blocks <= timeout_seconds + 0.5.
     """
+    answered = _broker_options(client, (option,), brokers, timeout_seconds=timeout_seconds, needs_one=needs_one)
+    return {broker: values[option] for broker, values in answered.items()}
+
+
+def _broker_options(
+    client: AdminClient, options: Collection[str], brokers: Collection[BrokerId], *, timeout_seconds: float,
+    needs_one: bool,
+) -> dict[BrokerId, dict[str, str]]:  # fmt: skip
     asked = [
         pair
         for broker in brokers
@@ -81,7 +98,7 @@ def broker_option(
         ).items()
     ]
     answered = _answers(asked, timeout_seconds, needs_one=needs_one)
-    return {BrokerId(int(r.name)): str(c[option].value or "") if option in c else "" for r, c in answered}
+    return {BrokerId(int(r.name)): {o: str(c[o].value or "") if o in c else "" for o in options} for r, c in answered}
 
 
 def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:

@@ -90,28 +90,26 @@ def _facts(step: _Survey, leaving: Collection[BrokerId]) -> RemovalFacts:
     if names:
         minima = step.ask("min.insync.replicas", lambda t: gateway.min_in_sync(names, timeout_seconds=t), minima)
     groups = step.ask("consumer groups", lambda t: gateway.groups(timeout_seconds=t), nobody)
-    controllers = _controllers(step, {b.broker_id for b in answer.brokers} & set(leaving))
+    voters = _voters(step, {b.broker_id for b in answer.brokers}, leaving)
     _check_sight(step)
     return RemovalFacts(
         brokers=answer.brokers,
         topics=answer.topics,
         min_in_sync=minima,
-        controllers=controllers,
+        voters=voters,
         groups=groups,
         doubts=tuple(step.doubts),
     )
 
 
-def _controllers(step: _Survey, asked: Collection[BrokerId]) -> frozenset[BrokerId]:
-    if not asked:
-        return frozenset()
-    nothing: Mapping[BrokerId, str] = {}
+def _voters(step: _Survey, listed: Collection[BrokerId], leaving: Collection[BrokerId]) -> frozenset[BrokerId]:
+    nothing: Mapping[BrokerId, frozenset[BrokerId]] = {}
     gateway, before = step.gateway, len(step.doubts)
-    answered = step.ask("process.roles", lambda t: gateway.roles(asked, timeout_seconds=t), nothing)
-    silent = sorted(set(asked) - set(answered))
+    answered = step.ask("process.roles", lambda t: gateway.voters(listed, timeout_seconds=t), nothing)
+    silent = sorted((set(listed) & set(leaving)) - set(answered))
     if silent and len(step.doubts) == before:
         step.doubts.append(f"broker {', '.join(map(str, silent))} did not say whether it is also a controller.")
-    return frozenset(broker for broker, text in answered.items() if "controller" in text)
+    return frozenset[BrokerId]().union(*answered.values())
 
 
 def _check_sight(step: _Survey) -> None:

@@ -4,6 +4,7 @@ Python cannot stop a thread, and some librdkafka calls have paths without a boun
 its answer, should it ever come, is dropped, and its thread is counted until it ends. At the cap no new call starts.
 """
 
+import contextvars
 import itertools
 import threading
 from collections.abc import Callable, Mapping
@@ -68,7 +69,8 @@ class ThreadedCalls:
                 return False
             call = _Call(key, now, now + limit_seconds)
             self._current[key] = call
-        thread = threading.Thread(target=self._run, args=(call, work), name=f"kafka-discovery {key}", daemon=True)
+        run = contextvars.copy_context().run  # what is on the caller's log lines is on the call's
+        thread = threading.Thread(target=run, args=(self._run, call, work), name=f"kafka-discovery {key}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the process may have no more threads

@@ -6,16 +6,17 @@ and all that it remembers of Kafka is the state that `decide` returned.
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
-from discovery.config.logs import event_log
-from discovery.core.answers import Answer, CallEnded, ClientAnswer, NotSaved, StuckCall
+from discovery.config.logs import bind, event_log
+from discovery.core.answers import Answer, CallEnded, ClientAnswer, MetadataFailure, NotSaved, StuckCall
 from discovery.core.clock import Clock
 from discovery.core.decide import Decision, Instruction, Persist, RebuildClient, decide
-from discovery.core.model import BrokerAddress, Snapshot
+from discovery.core.diff import EventKind
+from discovery.core.model import BrokerAddress, Snapshot, Verdict
 from discovery.core.policy import Policy
 from discovery.core.questions import AskMetadata, AskOffsets, AskTopicIds, Call, Question, Vet
 from discovery.core.state import State
@@ -67,8 +68,11 @@ class Cycle:
         show: Callable[[Decision], None],
         demand: Demand = everything,
         patient_factory: GatewayFactory | None = None,
+        log_context: Mapping[str, str] | None = None,
     ) -> None:
-        """Wire the parts; asks nobody yet."""
+        """Wire the parts; asks nobody yet. `log_context` is on every line of the loop and of its calls."""
+        self._log_context = dict(log_context or {})
+        self._turns = 0
         self._state = state
         self._policy = policy
         self._factory = factory
@@ -108,6 +112,9 @@ class Cycle:
         answers = [item for item in items if not isinstance(item, Barrier)]
         self._lost = tuple(CallEnded(name=a.name) for a in answers if isinstance(a, CallEnded | StuckCall))
         decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall(), wanted=self._demand())
+        self._turns += 1
+        generation = decision.state.snapshot.generation if decision.state.snapshot else 0
+        bind(**self._log_context, cycle=self._turns, generation=generation)
         for instruction in decision.instructions:
             self._perform(instruction, decision.state)
         self._state = decision.state
@@ -145,11 +152,16 @@ class Cycle:
                 assert_never(instruction)
 
     def _tell(self, decision: Decision) -> None:
+        verdicts = {str(address): known.verdict for address, known in decision.state.addresses.items()}
         for event in decision.events:
-            _log.info(event.kind.value, subject=event.subject, sentence=event.sentence)
+            verdict = verdicts.get(event.subject) if event.kind is EventKind.VERDICT_CHANGED else None
+            failed: dict[str, Any] = {} if verdict in {None, Verdict.ALIVE} else {"error_class": verdict.value}
+            _log.info(event.kind.value, subject=event.subject, sentence=event.sentence, **failed)
         is_news = decision.sentence != self._sentence
         if is_news:
-            _log.info("cycle", sentence=decision.sentence)
+            kinds = [answer.kind.value for answer in decision.taken if isinstance(answer, MetadataFailure)]
+            failing: dict[str, Any] = {"error_class": kinds[-1]} if kinds else {}
+            _log.info("cycle", sentence=decision.sentence, **failing)
         if is_news or decision.taken or decision.events or decision.touched:
             self._show(decision)
         self._sentence = decision.sentence

@@ -10,6 +10,8 @@ from discovery.core.errors import BUG_PHRASE
 from discovery.loop.cycle import Barrier, Cycle, Item
 
 BUG = f"{BUG_PHRASE}: please report the traceback; the last good view is still served"
+_LONGER = tenacity.wait_random_exponential(multiplier=0.1, max=5.0)
+_GOOD_TURNS = 100
 _log = event_log("discovery.loop")
 
 
@@ -21,6 +23,8 @@ class Supervisor:
         self._cycle = cycle
         self._stop = threading.Event()
         self._starting = threading.Lock()
+        self._good_turns = 0
+        """Since the last exception."""
         self._thread: threading.Thread | None = None
         self.bugs = 0
 
@@ -49,13 +53,20 @@ class Supervisor:
         """Turn until stopped; after an unexpected exception rest, longer each time, and go on."""
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Exception),
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5.0),
+            wait=self._rest,
             sleep=tenacity.sleep_using_event(self._stop),
             stop=tenacity.stop_when_event_set(self._stop),
             before_sleep=self._before_sleep,
             retry_error_callback=lambda _state: None,
         )
         retrying(self._turns)
+
+    def _rest(self, retry_state: tenacity.RetryCallState) -> float:
+        """Rest longer after each exception in a row; after many good turns another one is the first again."""
+        if self._good_turns >= _GOOD_TURNS:
+            retry_state.attempt_number = 1
+        self._good_turns = 0
+        return _LONGER(retry_state)
 
     def _before_sleep(self, retry_state: tenacity.RetryCallState) -> None:
         error = retry_state.outcome.exception() if retry_state.outcome else None
@@ -66,6 +77,7 @@ class Supervisor:
         first: Item | None = None
         while not self._stop.is_set():
             idle_seconds = self._cycle.turn(first)
+            self._good_turns += 1
             first = self._next(idle_seconds)
             if first is not None and (calm_seconds := self._cycle.calm_seconds):
                 self._stop.wait(calm_seconds)  # answers that come together are taken in by one turn

@@ -28,6 +28,7 @@ from discovery.service.service import Service
 _SCOPED = "/v1/clusters/{cluster}/"
 _STATUSES = {ConfigError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
 _FOLD_SECONDS = 10.0
+_NEEDS_TOKEN = "only callers with a token may do this, also on loopback; set api.token_file and send its token"  # noqa: S105
 _log = event_log("discovery.service")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -37,7 +38,7 @@ def api_app(service: Service) -> ASGIApp:
 
     Runs: once per process.
     """
-    api, routes = Api(service), routes_of(Api)
+    api, routes, refusals = Api(service), routes_of(Api), Refusals(service)
     document = description(routes)
 
     async def openapi(_: Request) -> Response:
@@ -48,14 +49,14 @@ def api_app(service: Service) -> ASGIApp:
 
     asgi = [AsgiRoute("/", index, methods=["GET"]), AsgiRoute("/openapi.json", openapi, methods=["GET"])]
     for route in routes:
-        endpoint = _endpoint(service, api, route)
+        endpoint = _endpoint(service, api, route, refusals)
         path = re.sub(r"\{(id|group)\}", r"{\1:path}", route.path)  # these names may hold a slash
         asgi.append(AsgiRoute(path, endpoint, methods=[route.method]))
         if route.path.startswith(_SCOPED):
             asgi.append(AsgiRoute(f"/v1/{path.removeprefix(_SCOPED)}", endpoint, methods=[route.method]))
     app = Starlette(routes=asgi, exception_handlers={HTTPException: _not_here})
     limited = BodyLimit(app, service.settings.api.body_max_bytes)
-    return Guard(limited, lambda: service.opened.token, Refusals(service).note)
+    return Guard(limited, lambda: service.opened.tokens, refusals.note)
 
 
 def probe_app(service: Service, registry: CollectorRegistry) -> ASGIApp:
@@ -107,8 +108,11 @@ class Refusals:
             )
 
 
-def _endpoint(service: Service, api: Api, route: Route) -> _Endpoint:
+def _endpoint(service: Service, api: Api, route: Route, refusals: "Refusals") -> _Endpoint:
     async def endpoint(request: Request) -> Response:
+        if route.needs_token and not service.opened.tokens:
+            refusals.note(403, request.scope)
+            return refusal(403, _NEEDS_TOKEN)
         response = await _guarded(Call(request, route), api)
         key = (f"{route.method} {route.path}", str(response.status_code))
         service.requests[key] = service.requests.get(key, 0) + 1

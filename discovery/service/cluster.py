@@ -20,6 +20,7 @@ from discovery.kafka.base import GatewayFactory, Vetter
 from discovery.loop.demand import Demand, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
+from discovery.store.snapshots import file_name
 
 _FIRST_TURN_SECONDS = 5.0
 _FOLLOWED_SECONDS = 30.0
@@ -75,6 +76,7 @@ class FeedMaker:
             vetter=self.vetter,
             on_decision=on_decision,
             demand=demand,
+            log_context={"cluster": name},
         )
 
 
@@ -113,6 +115,7 @@ class Cluster:
         self.epoch = os.urandom(8).hex()
         self.counts = Counts()
         self.timeline = Timeline(events_max)
+        """What happened lately, also before the last restart once `start` has been called."""
         self.on_change: Callable[[], None] = lambda: None
         """Called on the loop's thread after every decision; the hub sets it."""
         self._clock = clock
@@ -169,6 +172,8 @@ class Cluster:
             StateError: another process holds the state.
             OSError: the state cannot be kept.
         """
+        if state_dir is not None:
+            self.timeline.open(state_dir / "events" / file_name(self.name))
         with self._changing:
             self._feed = self._begin(self.settings, self.policy, state_dir)
 

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from starlette.datastructures import Headers
@@ -165,17 +165,17 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, token: Callable[[], bytes | None], on_refused: Callable[[int, Scope], None]
+        self, app: ASGIApp, tokens: Callable[[], Collection[bytes]], on_refused: Callable[[int, Scope], None]
     ) -> None:
         """Stand before `app`.
 
         Args:
             app: Whom to guard.
-            token: Asked at each request, since it may be rotated.
+            tokens: Asked at each request, since they may be rotated; each of them is good.
             on_refused: Hears the status of every request that is not let in.
         """
         self._app = app
-        self._token = token
+        self._tokens = tokens
         self._on_refused = on_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,10 +190,10 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        token = self._token()
-        if token is None and not _names_loopback(headers.get("host", "localhost")):
+        tokens = self._tokens()
+        if not tokens and not _names_loopback(headers.get("host", "localhost")):
             return refusal(421, f"this API answers on loopback only, not as {headers['host'][:100]!r}")
-        if token is not None and not _has(token, headers.get("authorization", "")):
+        if tokens and not _has_one(tokens, headers.get("authorization", "")):
             response = refusal(401, "a bearer token is required: Authorization: Bearer <token>")
             response.headers["WWW-Authenticate"] = 'Basic realm="kafka-discovery", Bearer'
             return response
@@ -203,7 +203,7 @@ class Guard:
         return None
 
 
-def _has(token: bytes, authorization: str) -> bool:
+def _has_one(tokens: Collection[bytes], authorization: str) -> bool:
     scheme, _, value = authorization.partition(" ")
     given = value.strip().encode("utf-8", "surrogateescape")
     if scheme.lower() == "basic":
@@ -213,7 +213,7 @@ def _has(token: bytes, authorization: str) -> bool:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return hmac.compare_digest(given, token)
+    return any(hmac.compare_digest(given, token) for token in tokens)
 
 
 def _is_own_page(headers: Headers) -> bool:

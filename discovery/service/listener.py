@@ -51,14 +51,14 @@ class Listener:
         return len(self.opened) + len(self._beginning)
 
     async def run(
-        self, listening: socket.socket, make: Callable[[], LimitedProtocol], *, tls: ssl.SSLContext | None
+        self, listening: socket.socket, make: Callable[[], LimitedProtocol], *, tls: Callable[[], ssl.SSLContext | None]
     ) -> None:
         """Accept until cancelled.
 
         Args:
             listening: A socket that listens, non-blocking.
             make: Returns the protocol of a new connection.
-            tls: None: plain.
+            tls: Asked at each connection, since it may be rotated; None: plain.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -81,7 +81,7 @@ class Listener:
                     connection.close()
                     continue
                 _give_up_after(connection, self._timeout_seconds)
-                task = asyncio.ensure_future(self._begin(connection, make, tls))
+                task = asyncio.ensure_future(self._begin(connection, make, tls()))
                 self._beginning[task] = None
                 task.add_done_callback(lambda done: self._beginning.pop(done, None))
                 await asyncio.sleep(0)  # `sock_accept` does not yield where somebody waits already

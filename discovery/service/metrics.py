@@ -58,6 +58,9 @@ FAMILIES = by_name(
     Family("client_rebuilds", "counter", (), "Clients built, the first one included."),
     Family("unexpected_errors", "counter", (), "Exceptions nobody expected; each has a traceback in the log."),
     Family("state_write_failures", "counter", (), "Views that could not be written to the state folder."),
+    Family(
+        "state_write_failing", "gauge", (), "1 while the newest view could not be written; tried again, 0 once it is."
+    ),
     Family("consumer_acked_generation", "gauge", ("consumer",), "The newest generation a consumer said it applied."),
     Family("consumer_lag_records", "gauge", ("consumer",), "Records between a consumer's positions and the ends."),
     Family("consumer_fallback", "gauge", ("consumer",), "1 while a consumer's embedded loop leads in our place."),
@@ -82,6 +85,12 @@ PROCESS = by_name(
     Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
     Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
     Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
+    Family(
+        "certificate_expiry_timestamp_seconds",
+        "gauge",
+        ("use", "file"),
+        "When certificates expire: api, api_clients, kafka_identity, kafka_trust; of authorities the last one.",
+    ),
 )
 
 
@@ -126,6 +135,8 @@ class ServiceCollector(Collector):
         made["api_waiters"].add_metric([], self._service.waiters.now)
         made["config_reload_success"].add_metric([], self._service.reloads.ok)
         made["config_reload_timestamp_seconds"].add_metric([], self._service.reloads.wall)
+        for one in self._service.certificates:
+            made["certificate_expiry_timestamp_seconds"].add_metric([one.use, one.file], one.expires_wall)
         yield from made.values()
 
 
@@ -172,6 +183,7 @@ class _Scrape:
         self._add("client_rebuilds", vitals.clients_built)
         self._add("unexpected_errors", vitals.bugs)
         self._add("state_write_failures", vitals.state_write_failures)
+        self._add("state_write_failing", vitals.state_write_failing)
 
     def _counted(self) -> None:
         counts = self._counts

@@ -6,8 +6,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -28,17 +26,23 @@ _ANSWER_SECONDS = 1.5
 """How long running requests may take once the end was asked for."""
 _LOOPS_SECONDS = 2.0
 _LOOK_SECONDS = 2.0
-"""How often the configuration file is looked at."""
+"""How often the configuration and the files it names are looked at."""
 _BACKLOG = 4_096
-_Stamp = tuple[int, int, int]
 _log = event_log("discovery.service")
 
 
 class _Server(uvicorn.Server):
     """uvicorn without listeners and signal handlers of its own: two of them run here, and the end is ours to order."""
 
-    def __init__(self, config: uvicorn.Config, listener: Listener, listening: socket.socket) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: Listener,
+        listening: socket.socket,
+        tls: Callable[[], ssl.SSLContext | None],
+    ) -> None:
         super().__init__(config)
+        self._tls = tls
         self._listener = listener
         self._listening = listening
         self._leaving = asyncio.Event()
@@ -56,7 +60,7 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Accept until the end; uvicorn's own looks ten times a second for signals, a date and limits not used here."""
-        accepting = asyncio.ensure_future(self._listener.run(self._listening, self._protocol, tls=self.config.ssl))
+        accepting = asyncio.ensure_future(self._listener.run(self._listening, self._protocol, tls=self._tls))
         leaving = asyncio.ensure_future(self._leaving.wait())
         try:
             await self.on_tick(0)
@@ -82,7 +86,6 @@ class _Server(uvicorn.Server):
 async def serve(
     service: Service,
     *,
-    config: Path | None,
     on_listening: Callable[[str, str], None],
     notifier: Notifier | None = None,
 ) -> None:
@@ -90,7 +93,6 @@ async def serve(
 
     Args:
         service: What to serve; opened and stopped here.
-        config: The file whose change means a reload; None: none.
         on_listening: Hears the addresses of the API and of the probes, `host:port`, once both answer.
         notifier: The supervisor that wants to know when we are ready and that we live; None: nobody.
 
@@ -100,7 +102,7 @@ async def serve(
 
     Runs: the main thread; returns within 5 s of the signal.
     """
-    seen = _stamp(config) if config is not None else None  # a change while we start must not be missed
+    seen = await in_thread(service.look)  # a change while we start must not be missed
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     _on_signals(service, stop, tasks)
@@ -117,13 +119,13 @@ async def serve(
         if supervisor.address is not None:
             tasks.add(asyncio.ensure_future(supervisor.keep_alive(lambda: _status(service))))
         await service.start()
-        await _watch_file(service, config, seen)
+        await _watch_files(service, seen)
 
     with (
         _listen(settings.api.host, settings.api.port, "api") as api_socket,
         _listen(settings.probes.host, settings.probes.port, "probes") as probe_socket,
     ):
-        api = _server(service, api_app(service), service.api_listener, api_socket, tls=service.opened.tls)
+        api = _server(service, api_app(service), service.api_listener, api_socket, lambda: service.opened.tls)
         probes = _server(service, probe_app(service, registry(service)), service.probe_listener, probe_socket)
         running = [asyncio.ensure_future(server.serve()) for server in (api, probes)]
         try:
@@ -167,7 +169,11 @@ def _status(service: Service) -> tuple[bool, str]:
 
 
 def _server(
-    service: Service, app: ASGIApp, listener: Listener, listening: socket.socket, *, tls: ssl.SSLContext | None = None
+    service: Service,
+    app: ASGIApp,
+    listener: Listener,
+    listening: socket.socket,
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None,
 ) -> _Server:
     api = service.settings.api
     config = uvicorn.Config(
@@ -189,8 +195,7 @@ def _server(
         timeout_graceful_shutdown=_ANSWER_SECONDS,  # type: ignore[arg-type]
     )
     config.load()
-    config.ssl = tls  # opened before anything listens; uvicorn would open the files later
-    return _Server(config, listener, listening)
+    return _Server(config, listener, listening, tls)
 
 
 @contextlib.contextmanager
@@ -243,21 +248,11 @@ async def _reload(service: Service, why: str) -> None:
         _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {why}")
 
 
-async def _watch_file(service: Service, config: Path | None, seen: _Stamp | None) -> None:
-    """Reload when the file changes, for ever; looked at, not subscribed to: Kubernetes swaps links under it."""
+async def _watch_files(service: Service, seen: object) -> None:
+    """Reload when a file's content changes, for ever; looked at, not subscribed to: Kubernetes swaps links."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if config is None:
-            continue
-        stamp = await in_thread(partial(_stamp, config))
-        if stamp not in (seen, None):
-            seen = stamp
-            await _reload(service, "a change of the file")
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+        found = await in_thread(service.look)
+        if found != seen:
+            seen = found
+            await _reload(service, "a change of a file")

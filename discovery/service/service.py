@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from discovery.config.descriptors import allow
 from discovery.config.logs import event_log, set_level
 from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
+from discovery.config.rotation import Certificate, certificates, fingerprints
 from discovery.config.settings import Settings
 from discovery.config.threads import in_thread
 from discovery.core.clock import Clock
@@ -59,6 +60,18 @@ _LEAST_CONNECTIONS = 64
 _log = event_log("discovery.service")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Fresh:
+    """A configuration that was read and checked, and is not in force yet."""
+
+    settings: Settings
+    opened: Opened
+    certificates: tuple[Certificate, ...]
+    fingerprints: dict[str, str]
+    changed: list[str]
+    """Clusters whose loops must begin, or begin again."""
+
+
 @dataclass(slots=True)
 class Reloads:
     """How the last reload went."""
@@ -95,8 +108,12 @@ class Service:
         """(route, status) -> answers given."""
         self.listening = False
         self.started = False
-        self.opened = Opened(token=None, tls=None)
-        """What the files hold, once opened: the token, the listener's certificate."""
+        self.opened = Opened()
+        """What the files hold, once opened: tokens, the listener's certificate."""
+        self.certificates: tuple[Certificate, ...] = ()
+        """In use now."""
+        self._fingerprints: dict[str, str] = {}
+        """Of the files whose contents are in force."""
         self._reload_from = reload_from
         self._maker = maker
         self._hubs: dict[str, Hub] = {}
@@ -122,8 +139,10 @@ class Service:
             OSError: the folder cannot be made.
         """
         self._allow_files()
+        self._fingerprints = await in_thread(partial(fingerprints, self.settings))
         self.opened = await in_thread(partial(open_files, self.settings.api))
         await in_thread(partial(check_clients, self.settings, self.settings.clusters, self._maker))
+        self.certificates = await in_thread(partial(certificates, self.settings))
         deadline = self.clock.monotonic() + self._lock_patience_seconds
         while True:
             try:
@@ -228,6 +247,19 @@ class Service:
         """Return what probes need to know, from memory."""
         return [_health(hub.cluster) for hub in self._hubs.values()]
 
+    def look(self) -> object:
+        """Return what equals an earlier answer while a reload would bring nothing new: settings and files' contents.
+
+        Runs: a worker thread; reads the files.
+        """
+        if self._reload_from is None:
+            return None
+        try:
+            new = self._reload_from().settings
+            return new, fingerprints(new)
+        except (DiscoveryError, OSError) as error:
+            return str(error)
+
     async def reload(self) -> None:
         """Read the configuration again and bring it in, or keep the old one and say why.
 
@@ -236,8 +268,7 @@ class Service:
         """
         async with self._reloading:
             try:
-                effective, opened = await in_thread(self._read_again)
-                await self._swap(effective, opened)
+                await self._swap(await in_thread(self._read_again))
             except (DiscoveryError, OSError) as error:
                 self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
                 _log.error("reload_refused", error=str(error), consequence="the old configuration stays in force")
@@ -245,31 +276,39 @@ class Service:
             self.reloads = Reloads(wall=self.clock.wall())
             _log.info("reloaded", clusters=sorted(self._hubs))
 
-    def _read_again(self) -> tuple[Effective, Opened]:
+    def _read_again(self) -> "_Fresh":
         """Read and check all that can be checked before anything is changed. Runs: a worker thread."""
         if self.waiters.stopping:
             raise ConfigError("this service is ending")
         if self._reload_from is None:
             raise ConfigError("this service was not started from a configuration that can be read again")
-        effective = self._reload_from()
-        new = effective.settings
+        new = self._reload_from().settings
         _refuse_restarts(self.settings, new)
-        check_clients(new, self._changed(new), self._maker)
-        return effective, open_files(new.api)
+        held = fingerprints(new)  # before the files are opened: what changes meanwhile is noticed at the next look
+        changed = self._changed(new, held)
+        check_clients(new, changed, self._maker)
+        return _Fresh(
+            settings=new,
+            opened=open_files(new.api),
+            certificates=certificates(new),
+            fingerprints=held,
+            changed=changed,
+        )
 
-    def _changed(self, new: Settings) -> list[str]:
-        """Return the clusters that are new or follow other settings."""
+    def _changed(self, new: Settings, held: Mapping[str, str]) -> list[str]:
+        """Return the clusters that are new, or follow other settings, or have other keys or authorities."""
         old = self.settings
         return [
             name
             for name in sorted(new.clusters)
             if name not in self._hubs
             or (new.clusters[name], new.policy(name)) != (old.clusters[name], old.policy(name))
+            or held[name] != self._fingerprints[name]
         ]
 
-    async def _swap(self, effective: Effective, opened: Opened) -> None:
+    async def _swap(self, fresh: "_Fresh") -> None:
         """Bring a configuration in as a whole: begin what is new, then replace, and undo both where a part fails."""
-        new, changed = effective.settings, self._changed(effective.settings)
+        new, changed = fresh.settings, fresh.changed
         begun = {name: self._new_hub(name, new) for name in changed if name not in self._hubs}
         replaced: list[Cluster] = []
         try:
@@ -284,14 +323,15 @@ class Service:
         except Exception:
             await self._undo(begun, replaced)
             raise
-        await self._activate(effective.settings, opened, {**self._hubs, **begun})
+        await self._activate(fresh, {**self._hubs, **begun})
 
-    async def _activate(self, new: Settings, opened: Opened, hubs: dict[str, Hub]) -> None:
+    async def _activate(self, fresh: "_Fresh", hubs: dict[str, Hub]) -> None:
         """Show the new configuration in one step; only then end what it does not name."""
-        old = self.settings
+        old, new = self.settings, fresh.settings
         self._hubs = {name: hubs[name] for name in new.clusters}
-        self.settings, self.opened = new, opened
-        if self.endpoint is not None and (old.clusters, old.loop) != (new.clusters, new.loop):
+        self.settings, self.opened = new, fresh.opened
+        self.certificates, self._fingerprints = fresh.certificates, fresh.fingerprints
+        if self.endpoint is not None and (fresh.changed or (old.clusters, old.loop) != (new.clusters, new.loop)):
             self.endpoint.use_prover(await in_thread(partial(self._prover, new)))
         self.registry.silence_seconds = new.silence_seconds
         for hub in self._hubs.values():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from discovery.config.logs import bound
 from discovery.config.threads import in_thread
 from discovery.core.plural import counted
 from discovery.service.api.responses import ApiError
@@ -35,7 +36,8 @@ class Workers:
             raise ApiError(503, text)
         self._running[cluster] += 1
         # One whose caller hung up still runs, and counts until it has ended.
-        task = asyncio.ensure_future(in_thread(work))
+        with bound(cluster=cluster):
+            task = asyncio.ensure_future(in_thread(work))
         task.add_done_callback(partial(self._ended, cluster))
         return await asyncio.shield(task)
 

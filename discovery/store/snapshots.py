@@ -42,6 +42,8 @@ class SnapshotStore:
         self.may_replace = False
         """Whether the view of another cluster than the loaded one is kept: the list outvoted it for good."""
         self.write_failures = 0
+        self.is_failing = False
+        """The last view was not written."""
 
     def open(self) -> None:
         """Take the lock of a named source.
@@ -91,6 +93,7 @@ class SnapshotStore:
         except OSError as error:
             self._note_failure(path, error)
             return False
+        self.is_failing = False
         return True
 
     def close(self) -> None:
@@ -130,6 +133,7 @@ class SnapshotStore:
 
     def _note_failure(self, path: Path, error: OSError) -> None:
         self.write_failures += 1
+        self.is_failing = True
         remedy = "name a folder you may write as stateDir, or make room"
         _log.warning("state_not_written", path=str(path), error=str(error), failures=self.write_failures, remedy=remedy)
 

@@ -10,11 +10,16 @@ from pathlib import Path
 from tests.support.manual.markdown import ROOT, RUNBOOKS, Block, blocks
 
 SAYS: Mapping[str, Sequence[str]] = {
-    "DiscoveryAuthFailing": (r'outcome="auth"\} 0', r"no TLS here", r"is sound.*\"ok\":true"),
-    "DiscoveryBootstrapBrokerRejected": (r'"cluster_id": "[\w-]+"', r"is sound.*\"ok\":true"),
-    "DiscoveryBootstrapRedundancyLost": (r'"verdict": "refused"', r"is sound.*\"ok\":true"),
-    "DiscoveryClusterMismatch": (r'"state": "fresh".* alive.* refused', r"is sound.*\"ok\":true", r"state reset: "),
-    "DiscoveryConfigReloadFailed": (r"config_reload_success 1", r'"ok":true'),
+    "DiscoveryAuthFailing": (r'outcome="auth"\} 0', r"no TLS here", r"is sound.*reload_success 1"),
+    "DiscoveryBootstrapBrokerRejected": (r'"cluster_id": "[\w-]+"', r"is sound.*reload_success 1"),
+    "DiscoveryBootstrapRedundancyLost": (r'"verdict": "refused"', r"is sound.*reload_success 1"),
+    "DiscoveryCertificateExpiring": (r"certificate_expiry_timestamp_seconds", r"is sound.*reload_success 1"),
+    "DiscoveryClusterMismatch": (
+        r'"state": "fresh".* alive.* refused',
+        r"is sound.*reload_success 1",
+        r"state reset: ",
+    ),
+    "DiscoveryConfigReloadFailed": (r"config_reload_success 1", r"config_reload_success 1"),
     "DiscoveryConsumerLagging": (r'"consumers": \[.*"generation": \d', r"^$"),
     "DiscoveryFailsafeActive": (r"fresh: \d of \d.*\[\+\] view main", r'"kind": "verdict_changed"', r"is sound"),
     "DiscoveryLoopStalled": (r"\[\+\] loop main.*last_cycle_timestamp", r"State:\s+S", r"^$"),
@@ -29,6 +34,7 @@ SHOWS: Mapping[str, str] = {
     "DiscoveryAuthFailing": r'result="auth_failed"\} [1-9]|outcome="auth"\} [1-9]',
     "DiscoveryBootstrapBrokerRejected": r"foreign_cluster",
     "DiscoveryBootstrapRedundancyLost": r'"verdict": "refused"',
+    "DiscoveryCertificateExpiring": r'expiry_timestamp_seconds\{[^}]*use="kafka_trust"\} 1\.',
     "DiscoveryClusterMismatch": r"foreign_cluster",
     "DiscoveryConfigReloadFailed": r"config_reload_success 0",
     "DiscoveryConsumerLagging": r'"acked_generation": 0',

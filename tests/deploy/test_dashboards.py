@@ -50,6 +50,19 @@ def test_given_a_dashboard_when_promtool_reads_its_expressions_then_they_are_pro
 
 
 @EACH
+def test_given_a_dashboard_when_imported_then_its_datasource_and_its_instances_can_be_chosen(
+    dashboard: Dashboard,
+) -> None:
+    made = render(dashboard)
+    source, *others = made["templating"]["list"]
+    assert (source["name"], source["type"]) == ("datasource", "datasource")
+    assert {panel["datasource"]["uid"] for panel in (*made["panels"], *others)} == {"${datasource}"}
+    used = set(re.findall(r"\$([a-z]+)", " ".join(expressions(dashboard))))
+    assert used <= {one["name"] for one in others}
+    assert not others or "instance" in used
+
+
+@EACH
 def test_given_a_dashboard_when_laid_out_then_panels_do_not_overlap(dashboard: Dashboard) -> None:
     taken: set[tuple[int, int]] = set()
     panels: list[dict[str, Any]] = render(dashboard)["panels"]

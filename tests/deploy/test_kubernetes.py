@@ -1,11 +1,13 @@
 """The manifests: sound by the schemas of several versions, and by the rules for a pod with a Spark driver in it."""
 
+import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -35,7 +37,7 @@ def validate(version: str, *files: Path) -> None:
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
 def test_given_the_manifests_when_validated_then_they_pass_strictly(version: str, tmp_path: Path) -> None:
     known = [path for path, document in documents(ROOT) if document["kind"] not in FOREIGN]
-    assert len(known) == 9
+    assert len(known) == 12
     application = yaml.safe_load((ROOT / "spark/spark-application.yaml").read_text(encoding="utf-8"))
     template = application["spec"]["driver"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": "x", **template["metadata"]}}
@@ -69,6 +71,20 @@ def test_given_a_driver_when_the_sidecar_is_beside_it_then_it_never_stops_the_dr
         assert "--host" not in sidecar["args"], "the API stays on loopback"
         assert spec["containers"][0]["name"] == "spark-kubernetes-driver"
         assert spec["securityContext"]["fsGroup"] == 185, "Spark's user shares the volume"
+        assert not [v for v in spec["volumes"] if "emptyDir" in v], "a new pod begins with what the last one knew"
+
+
+def test_given_the_application_when_a_pod_is_replaced_then_everything_it_computed_is_on_a_volume() -> None:
+    spec = yaml.safe_load((ROOT / "spark/spark-application.yaml").read_text(encoding="utf-8"))["spec"]
+    claimed = {d["metadata"]["name"] for _, d in documents(ROOT) if d["kind"] == "PersistentVolumeClaim"}
+    (data,) = spec["volumes"]
+    assert data["persistentVolumeClaim"]["claimName"] in claimed
+    for pod in (spec["driver"], spec["executor"]):
+        assert [mount["mountPath"] for mount in pod["volumeMounts"]] == ["/data"]
+    kept = [word for word in spec["arguments"] if "/data" in word]
+    assert kept == ["sqlite:////data/dau.db", "/data/checkpoint", "/data/state"]
+    volumes = spec["driver"]["template"]["spec"]["volumes"]
+    assert {v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v} <= claimed
 
 
 def test_given_kubernetes_before_1_29_when_a_driver_ends_then_the_sidecar_ends_too() -> None:
@@ -106,11 +122,16 @@ def test_given_the_chart_when_its_places_are_filled_with_its_values_then_it_is_t
     """A stand-in for `helm template` that knows only what the chart uses; `make test-helm` runs the real one."""
     for name, make in k8s.BASE.items():
         text = (CHART / f"templates/{name}.yaml").read_text(encoding="utf-8")
-        assert yaml.safe_load(rendered(text)) == make(k8s.Values()), name
+        assert yaml.safe_load(rendered(text)) == make(k8s.Values(annotations={}, pull_policy="IfNotPresent")), name
 
 
 def rendered(text: str) -> str:
-    body = re.sub(r"^\{\{-.*\}\}\n", "", text, flags=re.MULTILINE)
+    """Fill the places as a release called kafka-discovery does; what is empty by default is left out."""
+    body = re.sub(r"^\{\{- (with|range) .*?^\{\{- end \}\}\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    body = re.sub(r"^\{\{-.*\}\}\n", "", body, flags=re.MULTILINE)
+    body = re.sub(r"\{\{ \.Values\.persistence\.existingClaim .*\}\}", f"{k8s.NAME}-state", body)
+    body = re.sub(r'\{\{ (include "kafka-discovery.fullname" \.|\.Release\.Name \| quote) \}\}', k8s.NAME, body)
+    body = re.sub(r"\{\{ merge .*\}\}", "{}", body)
     return re.sub(r"\{\{ (\.Values[\w.]*) \| \w+ \}\}", lambda found: yaml_of(found[1]), body)
 
 
@@ -121,24 +142,145 @@ def yaml_of(place: str) -> str:
     return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
 
 
-@pytest.mark.skipif(find("helm") is None, reason="helm is not here: make test-helm brings it (minutes)")
+def test_given_the_charts_values_when_held_against_its_schema_then_they_pass_and_a_misspelt_one_does_not() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(values, schema)
+    mistakes: list[dict[str, Any]] = [
+        {"tolerance": []}, {"persistence": {"storage": "much"}}, {"image": ""}, {"monitoring": {"on": True}},
+    ]  # fmt: skip
+    for wrong in mistakes:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**values, **wrong}, schema)
+
+
+EVERY = {
+    "image": "registry.example.com/kd@sha256:" + "0" * 64,
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": [{"name": "pull"}],
+    "config": '[api]\nhost = "0.0.0.0"\n',
+    "sidecarConfig": "[log]\n",
+    "tokenSecret": "my-token",
+    "tlsSecret": "my-tls",
+    "persistence": {"storage": "1Gi", "storageClass": "fast", "existingClaim": ""},
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+    "podAnnotations": {"a.example.com/b": "c"},
+    "podLabels": {"team": "streams"},
+    "serviceAccountName": "reader",
+    "priorityClassName": "high",
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "k", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "extraArguments": ["--endpoint"],
+    "extraEnvironment": [{"name": "KAFKA_DISCOVERY_LOG__LEVEL", "value": "debug"}],
+    "extraVolumes": [{"name": "jaas", "secret": {"secretName": "kafka-login"}}],
+    "extraVolumeMounts": [{"name": "jaas", "mountPath": "/run/secrets/kafka", "readOnly": True}],
+    "service": {"enabled": True},
+    "networkPolicy": {
+        "enabled": True, "monitoringNamespace": "prom", "egressPorts": [{"protocol": "TCP", "port": 14_000}],
+    },
+    "podDisruptionBudget": {"enabled": True, "maxUnavailable": 0},
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}, "runbookUrl": "https://runbooks.example.com"},
+}  # fmt: skip
+"""A value other than the default for everything there is."""
+
+
+def template(folder: Path, values: dict[str, Any], *, release: str = "kafka-discovery") -> list[dict[str, Any]]:
+    """Return what helm makes of the chart; everything of ours passes strictly."""
+    (folder / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    given = ("--values", str(folder / "values.yaml"), "--kube-version", "1.33.0", "--namespace", "ns")
+    made = subprocess.run(
+        [tool("helm"), "template", release, str(CHART), *given], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert made.returncode == 0, made.stderr
+    found = [document for document in yaml.safe_load_all(made.stdout) if document]
+    known = [document for document in found if document["kind"] not in FOREIGN]
+    (folder / "chart.yaml").write_text(as_yaml(*known), encoding="utf-8")
+    validate("1.37", folder / "chart.yaml")
+    return found
+
+
+needs_helm = pytest.mark.skipif(find("helm") is None, reason="helm is not here: make test-helm brings it (minutes)")
+
+
+@needs_helm
 def test_given_the_chart_when_helm_reads_it_then_lint_and_template_pass_and_give_the_plain_manifests(
     tmp_path: Path,
 ) -> None:
-    helm_program = tool("helm")
-    linted = subprocess.run([helm_program, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
+    linted = subprocess.run([tool("helm"), "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout + linted.stderr
-    made = subprocess.run(
-        [helm_program, "template", "kd", str(CHART), "--set", "monitoring.enabled=true", "--kube-version", "1.33.0"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    by_kind = {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(made.stdout)}
-    for folder in ("base", "monitoring", "spark"):
+    made = template(tmp_path, {"monitoring": {"enabled": True}})
+    by_kind = {(d["kind"], d["metadata"]["name"]): d for d in made}
+    for folder in ("base", "monitoring"):
         for path, document in documents(ROOT / folder):
-            if path.name == "kustomization.yaml" or document["kind"] in {"Pod", "SparkApplication"}:
+            if path.name == "kustomization.yaml":
                 continue
-            assert by_kind[document["kind"], document["metadata"]["name"]] == document, path
-    known = [d for d in by_kind.values() if d["kind"] not in FOREIGN]
-    (tmp_path / "chart.yaml").write_text(as_yaml(*known), encoding="utf-8")
-    validate("1.37", tmp_path / "chart.yaml")
+            found = by_kind[document["kind"], document["metadata"]["name"]]
+            if document["kind"] == "Deployment":
+                checksum = found["spec"]["template"]["metadata"].pop("annotations")
+                assert list(checksum) == ["checksum/config"]
+                assert found["spec"]["template"]["spec"]["containers"][0].pop("imagePullPolicy") == "IfNotPresent"
+            if document["kind"] == "PrometheusRule":
+                document["metadata"] = found["metadata"]
+            assert found == document, path
+
+
+@needs_helm
+def test_given_every_value_when_helm_fills_the_chart_then_each_is_in_what_it_makes(tmp_path: Path) -> None:
+    assert EVERY.keys() == helm.VALUES.keys()
+    made = template(tmp_path, EVERY, release="one")
+    by_kind = {d["kind"]: d for d in made if d["kind"] not in {"ConfigMap", "Pod"}}
+    pod = by_kind["Deployment"]["spec"]["template"]
+    spec, container = pod["spec"], pod["spec"]["containers"][0]
+    assert pod["metadata"]["labels"].items() > {("team", "streams"), ("app.kubernetes.io/instance", "one")}
+    assert pod["metadata"]["annotations"].keys() == {"checksum/config", "a.example.com/b"}
+    for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert spec[name] == EVERY[name], name
+    assert spec["serviceAccountName"] == "reader"
+    assert (container["image"], container["imagePullPolicy"]) == (EVERY["image"], "Always")
+    assert (container["env"], container["resources"]) == (EVERY["extraEnvironment"], EVERY["resources"])
+    assert container["args"][-1] == "--endpoint"
+    assert container["volumeMounts"][-1:] == EVERY["extraVolumeMounts"]
+    assert spec["volumes"][-1:] == EVERY["extraVolumes"]
+    secrets = {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+    assert secrets == {"my-token", "my-tls", "kafka-login"}
+    claim = by_kind["PersistentVolumeClaim"]
+    assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("one-kafka-discovery-state", "fast")
+    policy = by_kind["NetworkPolicy"]["spec"]
+    assert policy["egress"][-1]["ports"] == [{"protocol": "TCP", "port": 14_000}]
+    assert by_kind["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 0
+    for kind in ("PodMonitor", "PrometheusRule"):
+        assert by_kind[kind]["metadata"]["labels"]["release"] == "prometheus"
+    rules = by_kind["PrometheusRule"]["spec"]["groups"][1]["rules"]
+    name = rules[0]["alert"]
+    assert rules[0]["annotations"]["runbook_url"] == f"https://runbooks.example.com/{name}.md"
+    (test,) = [d for d in made if d["kind"] == "Pod"]
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    existing = template(tmp_path, {"persistence": {"existingClaim": "mine"}})
+    assert not [d for d in existing if d["kind"] == "PersistentVolumeClaim"]
+    (deployment,) = [d for d in existing if d["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["volumes"][-1]["persistentVolumeClaim"]["claimName"] == "mine"
+
+
+@needs_helm
+def test_given_two_releases_in_one_namespace_when_made_then_no_object_and_no_pod_is_anothers(tmp_path: Path) -> None:
+    one, other = (template(tmp_path, {"monitoring": {"enabled": True}}, release=name) for name in ("one", "other"))
+    names = [{(d["kind"], d["metadata"]["name"]) for d in made} for made in (one, other)]
+    assert names[0].isdisjoint(names[1])
+    selectors = [
+        d["spec"]["selector"]["matchLabels"] for made in (one, other) for d in made if d["kind"] == "Deployment"
+    ]
+    assert selectors[0] != selectors[1]
+
+
+@needs_helm
+@pytest.mark.parametrize("secret", ['"sasl.jaas.config" = "x password=y"', '"ssl.key.password" = "p"'])
+def test_given_a_credential_in_the_configuration_when_filled_then_helm_refuses_it(tmp_path: Path, secret: str) -> None:
+    text = f"[clusters.main]\nbootstrap_servers = 'b:9092'\n[clusters.main.client]\n{secret}\n"
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"config": text}), encoding="utf-8")
+    command = [tool("helm"), "template", "x", str(CHART), "--kube-version", "1.33.0"]
+    command += ["--values", str(tmp_path / "values.yaml")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode != 0
+    assert "extraVolumes" in refused.stderr
+    template(tmp_path, {"config": text.replace(secret, '"sasl.jaas.config_file" = "/run/secrets/kafka/jaas"')})

@@ -50,7 +50,13 @@ def test_given_replicas_and_a_list_when_asked_then_it_is_not_safe_and_exits_1(
     refused = CliRunner().invoke(app, ["removal", "--url", service.api, "--brokers", "3", "--plan", str(plan)])
     assert "too few brokers remain" in str(refused.exception) or "not enough brokers" in str(refused.exception)
     httpx.delete(f"{service.api}/v1/consumers/dau", timeout=30, trust_env=False).raise_for_status()
-    assert ask("--url", service.api, "--brokers", "3", "--temporary")[0] == 0
+    assert ask("--url", service.api, "--brokers", "3", "--temporary")[0] == 4, "nobody reports any more"
+    assert ask("--url", service.api, "--brokers", "3", "--temporary", "--assume-no-other-clients")[0] == 0
+    lists = tmp_path / "lists"
+    lists.write_text("dau = cluster-a-b1:9092,cluster-a-b2:9092\n")
+    assert ask("--url", service.api, "--brokers", "3", "--temporary", "--lists", str(lists))[0] == 0
+    lists.write_text("dau = cluster-a-b3:9092\n")
+    assert ask("--url", service.api, "--brokers", "3", "--temporary", "--lists", str(lists))[0] == 1
 
 
 def test_given_a_broker_that_is_gone_when_verified_then_it_is_complete_and_exits_0(service: ServiceProcess) -> None:
@@ -72,6 +78,7 @@ def test_given_no_service_when_asked_then_the_verdict_is_unknown_and_exits_4() -
         (("--brokers", "3", "--verify", "--temporary"), "contradict each other"),
         (("--brokers", "3", "--url", "nowhere"), "is not like http://"),
         (("--brokers", "3", "--properties", "/none"), "--properties: /none cannot be read"),
+        (("--brokers", "3", "--lists", "/none"), "--lists: /none cannot be read"),
     ],
 )
 def test_given_a_wrong_command_when_run_then_one_line_says_what_to_write(arguments: tuple[str, ...], said: str) -> None:

@@ -75,7 +75,7 @@ def test_given_a_black_holed_cluster_when_it_is_asked_all_the_time_then_the_othe
             eventually(followed, DEADLINE, "the good cluster's partitions")
             alone = latencies(service)
             config.write_text(f'{good}[clusters.hole]\nbootstrap_servers = "{silent},{hole}"\n')
-            assert httpx.post(f"{service.api}/-/reload", timeout=30, trust_env=False).status_code == 200
+            eventually(lambda: service.get("/v1/clusters/hole/status").status_code == 200, DEADLINE, "the other one")
             with pestered(service) as answers:
                 eventually(lambda: 503 in answers, DEADLINE, "an answer about the silent cluster")
                 beside = latencies(service)

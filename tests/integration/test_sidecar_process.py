@@ -223,7 +223,7 @@ def test_given_a_token_when_asked_then_only_its_bearer_is_answered_and_probes_ar
         assert service.get("/v1/status").status_code == 401
         assert service.get("/v1/status", Authorization="Bearer wrong").status_code == 401
         assert 'kafka_discovery_api_requests_total{code="401",route="refused"} 2.0' in service.probe("/metrics").text
-        (line,) = [line for line in service.log.read_text().splitlines() if '"refused"' in line]
+        (line,) = [line for line in service.log.read_text().splitlines() if json.loads(line)["event"] == "refused"]
         assert {**json.loads(line), "timestamp": ""}.items() >= {
             "status": 401,
             "path": "/v1/status",
@@ -243,9 +243,10 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
         config.with_suffix(".new").replace(config)
 
     write('[clusters.a]\nbootstrap_servers = "127.0.0.1:1"\n')
-    arguments = ("--config", str(config), *service_ports(), "--json")
+    (tmp_path / "token").write_text(TOKEN)
+    arguments = ("--config", str(config), *service_ports(), "--token-file", str(tmp_path / "token"), "--json")
     state = ("--state-dir", str(tmp_path / "state"))
-    with ServiceProcess(*arguments, *state, log=tmp_path / "log") as service:
+    with ServiceProcess(*arguments, *state, log=tmp_path / "log", token=TOKEN) as service:
         epoch = service.json("/v1/clusters/a/status")["epoch"]
         write('[clusters.a]\nbootstrap_servers = "127.0.0.1:2"\n[clusters.b]\nbootstrap_servers = "127.0.0.1:3"\n')
         eventually(lambda: service.get("/v1/clusters/b/status").status_code == 200, 20, "the second cluster")
@@ -254,7 +255,7 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
         assert service.json("/v1/clusters/a/status")["epoch"] == epoch
         write("[clusters.a]\nbootstrap = 1\n")
         eventually(lambda: "kafka_discovery_config_reload_success 0.0" in service.probe("/metrics").text, 20, "refusal")
-        refused = httpx.post(service.api + "/-/reload", trust_env=False)
+        refused = httpx.post(service.api + "/-/reload", headers=service.login, trust_env=False)
         assert (refused.status_code, "did you mean" in refused.json()["error"]) == (409, True)
         write('[clusters.b]\nbootstrap_servers = "127.0.0.1:3"\n')
         service.send(signal.SIGHUP)

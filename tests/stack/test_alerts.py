@@ -5,6 +5,7 @@ to seconds. Prints a table: alert, fault, seconds until it was delivered, second
 """
 
 import contextlib
+import datetime as dt
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 
 from deploy.generate import tried_table
 from deploy.source.alerts import ALERTS
@@ -78,10 +80,22 @@ bootstrap_servers = "{other.address(1, listener="LOGIN")}"
 "security.protocol" = "SASL_PLAINTEXT"
 "sasl.mechanism" = "PLAIN"
 "sasl.jaas.config" = "{jaas}"
+"ssl.truststore.type" = "PEM"
+"ssl.truststore.location" = "{file.parent}/authority.pem"
 """
+    _write(file, text)
+
+
+def _write(file: Path, text: str) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(file)
+
+
+def _authority(file: Path, *, days: float) -> None:
+    """Write a certificate that expires then; the service takes it in by itself within seconds."""
+    leaf = trustme.CA().issue_cert("b", not_after=dt.datetime.now(dt.UTC) + dt.timedelta(days=days))
+    _write(file, leaf.cert_chain_pems[0].bytes().decode())
 
 
 @pytest.fixture
@@ -96,6 +110,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         kafka = stack.enter_context(LocalKafka(ClusterSettings(brokers=5)))
         other = stack.enter_context(LocalKafka(ClusterSettings(brokers=1, listeners={"LOGIN": login})))
         kafka.create_topic("events", 5, 3)
+        _authority(tmp_path / "authority.pem", days=90)
         _configure(tmp_path / "config.toml", kafka, other, login="right")
         arguments = ("--config", str(tmp_path / "config.toml"), "--state-dir", str(disk / "state"), "--json")
         program = ("-m", "tests.stack.serve_with_faults", "serve")
@@ -247,6 +262,9 @@ def _play_all(scene: Scene, follower: Follower) -> None:
         Fault("an address of another cluster listed", ("DiscoveryBootstrapBrokerRejected", "DiscoveryClusterMismatch"),
               lambda: scene.configure(foreign, login="wrong"), lambda: None),
         Fault("a wrong password", ("DiscoveryAuthFailing",), lambda: None, scene.configure),
+        Fault("a certificate that expires in an hour", ("DiscoveryCertificateExpiring",),
+              lambda: _authority(scene.folder / "authority.pem", days=1 / 24),
+              lambda: _authority(scene.folder / "authority.pem", days=90)),
     )  # fmt: skip
     play(
         scene,

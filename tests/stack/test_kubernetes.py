@@ -47,7 +47,7 @@ spec:
   capacity: {{storage: 64Mi}}
   accessModes: [ReadWriteOnce]
   hostPath: {{path: {path}}}
-  claimRef: {{name: kafka-discovery-state, namespace: {namespace}}}
+  claimRef: {{name: {claim}, namespace: {namespace}}}
 """
 
 
@@ -69,7 +69,9 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with node(tmp_path_factory.mktemp("run"), folder / "images.tar") as started:
         for kind, plural in (("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")):
             started.kubectl("apply", "-f", "-", text=_CRD.format(kind=kind, plural=plural, singular=kind.lower()))
-        started.kubectl("apply", "--validate=strict", "-f", str(Path(SPARK, "configmap.yaml").resolve()))
+        add_volume(started, "default", "kafka-discovery-driver-state", folder)
+        for name in ("configmap.yaml", "claim.yaml"):
+            started.kubectl("apply", "--validate=strict", "-f", str(Path(SPARK, name).resolve()))
         yield started
 
 
@@ -104,13 +106,19 @@ def test_given_kubernetes_before_1_29_when_the_driver_ends_then_the_pod_complete
     eventually(lambda: kube.get("pod/before", ".status.phase") == "Succeeded", 120, "the end of both containers")
 
 
-def prepare(kube: Node, namespace: str, folder: Path) -> None:
-    """Do what deploy-kubernetes.md asks for first: a namespace, a volume, the token, a certificate."""
-    kube.kubectl("create", "namespace", namespace)
+def add_volume(kube: Node, namespace: str, claim: str, folder: Path) -> None:
+    """Have a volume for a claim."""
     state = folder / namespace
     state.mkdir(mode=0o777)
     state.chmod(0o777)  # a path of the host takes no fsGroup
-    kube.kubectl("apply", "-f", "-", text=_VOLUME.format(name=namespace, path=state, namespace=namespace))
+    made = _VOLUME.format(name=namespace, path=state, namespace=namespace, claim=claim)
+    kube.kubectl("apply", "-f", "-", text=made)
+
+
+def prepare(kube: Node, namespace: str, folder: Path) -> None:
+    """Do what deploy-kubernetes.md asks for first: a namespace, a volume, the token, a certificate."""
+    kube.kubectl("create", "namespace", namespace)
+    add_volume(kube, namespace, "kafka-discovery-state", folder)
     kube.kubectl(
         "-n", namespace, "create", "secret", "generic", "kafka-discovery-token", f"--from-literal=token={_TOKEN}"
     )

@@ -30,8 +30,10 @@ class ServiceProcess:
         *arguments: str,
         log: Path,
         program: Sequence[str] = ("-c", _MAIN, "serve"),
+        token: str = "",
     ) -> None:
         self.log = log
+        self.login = {"Authorization": f"Bearer {token}"} if token else {}
         self._command = [sys.executable, *program, *arguments]
         self.api = self.probes = ""
         self.process: subprocess.Popen[str] | None = None
@@ -85,7 +87,7 @@ class ServiceProcess:
         """Ask the API; a service whose loops are only being started is asked again."""
         until = time.monotonic() + _STARTING_SECONDS
         while True:
-            answer = httpx.get(self.api + path, headers=headers, timeout=30, trust_env=False)
+            answer = httpx.get(self.api + path, headers={**self.login, **headers}, timeout=30, trust_env=False)
             starting = answer.status_code == 503 and any(words in answer.text for words in _STARTING)
             if not starting or time.monotonic() > until:
                 return answer

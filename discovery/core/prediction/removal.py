@@ -17,6 +17,7 @@ from discovery.core.model import (
     TopicMetadata,
     TopicName,
     TopicPartition,
+    parse_bootstrap_servers,
 )
 from discovery.core.plural import counted
 from discovery.core.prediction.reassignment import plan_reassignment
@@ -62,11 +63,13 @@ class RemovalFacts:
     """All of them, internal ones included."""
     min_in_sync: Mapping[TopicName, int] = field(default_factory=dict)
     """`min.insync.replicas`; a topic that is absent is unknown."""
-    controllers: frozenset[BrokerId] = frozenset()
-    """Brokers that are also controllers."""
+    voters: frozenset[BrokerId] = frozenset()
+    """Voters of the metadata quorum, as far as brokers tell: those that are brokers too, and all of a static quorum."""
     groups: tuple[str, ...] = ()
     lists: Mapping[str, tuple[BrokerAddress, ...]] = field(default_factory=dict)
     """Bootstrap lists by who uses them."""
+    clients_known: bool = False
+    """Whether clients' lists are among `lists`, or somebody confirms that there are no other clients."""
     dead: frozenset[BrokerAddress] = frozenset()
     """Addresses known to be no use already."""
     doubts: tuple[str, ...] = ()
@@ -128,6 +131,26 @@ def parse_broker_ids(text: str, *, option: str = "brokers") -> frozenset[BrokerI
     if not parts:
         raise ConfigError(f"{option}: name at least one broker id, like 9,10,11,12")
     return frozenset(BrokerId(int(part)) for part in parts)
+
+
+def parse_lists(text: str, *, option: str = "lists") -> dict[str, tuple[BrokerAddress, ...]]:
+    """Read who uses which bootstrap list: lines of `name = host:port,host:port`; 1..n, # begins a remark.
+
+    Raises:
+        ConfigError: a line is none of this, or there is none; names `option` and the line.
+
+    Runs: anywhere (pure).
+    """
+    found: dict[str, tuple[BrokerAddress, ...]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, equals, servers = (part.strip() for part in line.partition("#")[0].partition("="))
+        if name and equals:
+            found[name] = parse_bootstrap_servers(servers, option=f"{option}: line {number}")
+        elif name:
+            raise ConfigError(f"{option}: line {number} ({name[:50]!r}) is not like: name = host:port,host:port")
+    if not found:
+        raise ConfigError(f"{option}: there is no list; write lines like: name = host:port,host:port")
+    return found
 
 
 def judge(facts: RemovalFacts, leaving: Collection[BrokerId], *, temporary: bool = False) -> Removal:
@@ -204,14 +227,17 @@ def _cluster(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Removal
     if listed and listed <= gone:
         text = "No broker would remain."
         yield RemovalFinding(code="nobody-left", level=Level.BREAKS, sentence=text)
-    both = sorted(gone & facts.controllers)
+    both = sorted(gone & facts.voters)
     if both:
+        left = facts.voters - gone
+        rest = f"only {', '.join(_texts(sorted(left)))} would still vote" if left else "nobody would vote any more"
         text = (
-            f"{_ids(both)} also a controller: the quorum loses a voter. Take it out of the quorum first "
+            f"{_ids(both)} {'controllers' if len(both) > 1 else 'a controller'}: of the quorum's "
+            f"{counted(len(facts.voters), 'known voter')} {rest}. Take it out of the quorum first "
             "(kafka-metadata-quorum … remove-controller)."
         )
         yield RemovalFinding(code="controller", level=Level.BREAKS, sentence=text, subjects=_texts(both))
-    absent = sorted(gone - listed) if listed else []
+    absent = sorted(gone - listed - facts.voters) if listed else []
     if absent:
         text = f"{_ids(absent)} not among the brokers that the cluster lists now: dead, stopped, or removed already."
         yield RemovalFinding(code="not-listed", level=Level.TIDY, sentence=text, subjects=_texts(absent))
@@ -248,14 +274,26 @@ def _moves(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFi
             text = f"Consumer groups coordinated there rebalance once: {len(groups)} ({_shown(groups)})."
             yield RemovalFinding(code="groups", level=Level.MOVES, sentence=text, subjects=tuple(groups))
     if transactions is not None:
-        led = {p.partition for p in transactions.partitions if p.leader_id in gone}
-        if led:
-            coordinators = counted(len(transactions.partitions), "coordinator")
-            text = f"Transactions of {len(led)} of {coordinators} there pause for a moment."
-            yield RemovalFinding(code="transactions", level=Level.MOVES, sentence=text)
+        moving = [p for p in transactions.partitions if p.leader_id in gone]
+        names = tuple(str(TopicPartition(TRANSACTIONS, p.partition)) for p in moving)
+        if moving:
+            coordinators = sorted({p.leader_id for p in moving if p.leader_id is not None})
+            text = (
+                f"{_ids(coordinators)} {'' if len(coordinators) > 1 else 'a '}transaction "
+                f"coordinator{'s' if len(coordinators) > 1 else ''}: "
+                f"{len(moving)} of {len(transactions.partitions)} partitions move ({_shown(names)}), and their "
+                "transactions pause for a moment."
+            )
+            yield RemovalFinding(code="transactions", level=Level.MOVES, sentence=text, subjects=names)
 
 
 def _lists(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFinding]:
+    if not facts.clients_known:
+        text = (
+            "No client's list is known, and one that lists only these brokers would fail its next start: let queries "
+            "report to a service, name lists by --lists FILE, or confirm it by --assume-no-other-clients."
+        )
+        yield RemovalFinding(code="clients-unknown", level=Level.DOUBT, sentence=text)
     leaving = {broker.address for broker in facts.brokers if broker.broker_id in gone}
     for name, addresses in sorted(facts.lists.items()):
         entries = [one for one in addresses if one in leaving]

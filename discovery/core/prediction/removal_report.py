@@ -7,6 +7,8 @@ from discovery.core.prediction.reassignment import to_json
 from discovery.core.prediction.removal import Level, Removal, RemovalFacts, Safety
 
 PLAN_FILE = "plan.json"
+REPORTED = "consumer "
+"""How the names of lists begin that consumers reported."""
 _CONTACTS = 3
 
 
@@ -52,6 +54,8 @@ def commands(removal: Removal, facts: RemovalFacts, *, verified: bool = False) -
     tool = f"kafka-reassign-partitions --bootstrap-server {contacts} --reassignment-json-file {PLAN_FILE}"
     unregister = [f"kafka-cluster unregister --bootstrap-server {contacts} --id {one}" for one in removal.leaving]
     check = f"kafka-discovery removal --bootstrap {contacts} --brokers {ids}"
+    reported = any(name.startswith(REPORTED) for name in facts.lists)  # then the service knows more than any list
+    again = f"kafka-discovery removal --brokers {ids}" if reported else f"{check} --lists FILE"
     if removal.safety is Safety.SAFE:
         brokers = "broker" if len(removal.leaving) == 1 else "brokers"
         return [] if verified else [f"stop {brokers} {ids}", *unregister, f"{check} --verify"]
@@ -63,7 +67,7 @@ def commands(removal: Removal, facts: RemovalFacts, *, verified: bool = False) -
     lists = [f for f in removal.findings if f.code in {"list-empty", "list-thin"}]
     if lists and staying:
         done.append(f"in those lists: kafka.bootstrap.servers={','.join(map(str, staying))}")
-    return [*done, f"{check} --verify" if verified else check]
+    return [*done, f"{check} --verify" if verified else again]
 
 
 def plan_text(plan: Sequence[Mapping[str, Any]]) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
@@ -12,8 +13,8 @@ from discovery.config.logs import current_level, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.core.interest import Interest
 from discovery.core.model import Isolation, TopicName
-from discovery.core.prediction.removal import judge, parse_broker_ids, verify
-from discovery.core.prediction.removal_report import removal_document
+from discovery.core.prediction.removal import judge, parse_broker_ids, parse_lists, verify
+from discovery.core.prediction.removal_report import REPORTED, removal_document
 from discovery.feed.wire import Position, flat, nested
 from discovery.service.api import models
 from discovery.service.api.documents import (
@@ -154,7 +155,7 @@ class Api:
         reported = await self._ask(hub, lambda: feed.committed(group, partitions, timeout_seconds=query.timeout))
         return answer({"group": group, "offsets": nested(reported)})
 
-    @route("PUT", f"{_C}/groups/{{group}}", models.Offsets, 503)
+    @route("PUT", f"{_C}/groups/{{group}}", models.Offsets, 503, needs_token=True)
     async def put_group(self, call: Call, query: models.AskQuery, body: models.Commit) -> Response:
         """Set a group's committed offsets; refused while the group has members."""
         hub = self._service.hub(call.cluster)
@@ -169,9 +170,16 @@ class Api:
         leaving = parse_broker_ids(query.brokers)
         feed = _started(hub.cluster.feed)
         now = self._service.clock.monotonic()
-        lists = {f"consumer {c.id}": c.bootstrap_servers for c in self._service.registry.all(now, hub.cluster.name)}
+        lists = {
+            f"{REPORTED}{c.id}": c.bootstrap_servers
+            for c in self._service.registry.all(now, hub.cluster.name)
+            if c.bootstrap_servers
+        }
+        lists |= parse_lists(query.lists) if query.lists is not None else {}
+        clients_known = bool(lists) or query.assume_no_other_clients
         lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
         facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=query.timeout, lists=lists))
+        facts = replace(facts, clients_known=clients_known)
         found = verify(facts, leaving) if query.verify else judge(facts, leaving, temporary=query.temporary)
         return answer(removal_document(found, facts, temporary=query.temporary, verified=query.verify))
 
@@ -214,7 +222,7 @@ class Api:
         self._service.registry.drop(call.path("id"), query.instance)
         return Response(status_code=204)
 
-    @route("POST", "/-/reload", models.Reloaded, 409)
+    @route("POST", "/-/reload", models.Reloaded, 409, needs_token=True)
     async def reload(self, _: Call) -> Response:
         """Read the configuration again; a wrong one changes nothing."""
         try:

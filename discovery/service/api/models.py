@@ -126,6 +126,14 @@ class RemovalQuery(AskQuery):
         False, json_schema_extra=_FALSE, description="They come back: fewer replicas meanwhile will do."
     )
     verify: Flag = Field(False, json_schema_extra=_FALSE, description="They were removed: is it complete, is all well?")
+    lists: str | None = Field(
+        None, description="Bootstrap lists of clients that report nothing: lines of name = host:port,host:port."
+    )
+    assume_no_other_clients: Flag = Field(
+        False,
+        json_schema_extra=_FALSE,
+        description="You confirm it: without it, or a list, nothing is safe while no consumer has reported.",
+    )
 
 
 class DropQuery(Query):

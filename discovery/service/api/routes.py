@@ -34,10 +34,17 @@ class Route:
     media_type: str
     statuses: tuple[int, ...]
     """Besides 400, 401, 404 and 421, which any may return, and 403 of those that change something."""
+    needs_token: bool = False
+    """Also on loopback, where everybody on this host may ask for the rest."""
 
 
 def route(
-    method: str, path: str, response: Any = None, *others: int, media_type: str = "application/json"
+    method: str,
+    path: str,
+    response: Any = None,
+    *others: int,
+    media_type: str = "application/json",
+    needs_token: bool = False,
 ) -> Callable[[_HANDLER], _HANDLER]:
     """Declare a handler's route; what it takes are its parameters `query` and `body`, validated by their models.
 
@@ -47,6 +54,7 @@ def route(
         response: The shape of what it returns with status 200; None: it answers 204.
         others: What it may answer besides.
         media_type: Of what it returns.
+        needs_token: Also on loopback.
     """
 
     def declare(handler: _HANDLER) -> _HANDLER:
@@ -61,6 +69,7 @@ def route(
             response=response,
             media_type=media_type,
             statuses=(200 if response is not None else 204, *others),
+            needs_token=needs_token,
         )
         return handler
 

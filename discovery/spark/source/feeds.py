@@ -82,6 +82,7 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         source_id=options.source_id,
         cluster_id=options.cluster_id,
         list_outvotes=options.begins and options.source_id is None,
+        log_context={"source": options.source_id} if options.source_id else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Removals: the gate says what breaks, brokers are killed, and real clients show what broke."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from discovery.config.client.options import ClientOptions
@@ -75,10 +75,11 @@ def draw_removals(brokers: int, count: int, *, seed: int) -> Iterator[tuple[int,
 
 
 def ask_gate(cluster: LocalKafka, leaving: Sequence[int], *, verifies: bool = False) -> Removal:
-    """Let the gate look at the cluster."""
+    """Let the gate look at the cluster; the clients are those that are played."""
     addresses = parse_bootstrap_servers(",".join(cluster.address(b) for b in cluster.living_ids()))
     ids = [BrokerId(broker) for broker in leaving]
     facts = survey(ConfluentGatewayFactory(ClientOptions(), Policy()), addresses, ids, timeout_seconds=20)
+    facts = replace(facts, clients_known=True)
     return verify(facts, ids) if verifies else judge(facts, ids, temporary=True)
 
 
@@ -94,8 +95,10 @@ def foreseen(found: Removal) -> tuple[str, ...]:
     return tuple(sorted(map(str, named)))
 
 
-def remove(cluster: LocalKafka, leaving: Sequence[int], version: str) -> Removed:
-    """Predict, kill, look, and bring the brokers back."""
+def remove(cluster: LocalKafka, leaving: Sequence[int], version: str, *, emptied: bool = False) -> Removed:
+    """Predict, kill, look, and bring the brokers back; emptied ones hold no replica any more."""
+    if emptied:
+        cluster.reassign_off(leaving)
     found = ask_gate(cluster, leaving)
     cluster.kill(leaving)
     try:

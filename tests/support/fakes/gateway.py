@@ -97,10 +97,12 @@ class FakeGateway:
         cluster, _ = self._reach(timeout_seconds)
         return {name: 1 for name in topics if name in cluster.topics}
 
-    def roles(self, brokers: Collection[BrokerId], *, timeout_seconds: float) -> Mapping[BrokerId, str]:
-        """See `Gateway.roles`."""
+    def voters(
+        self, brokers: Collection[BrokerId], *, timeout_seconds: float
+    ) -> Mapping[BrokerId, frozenset[BrokerId]]:
+        """See `Gateway.voters`: none of them is a controller too."""
         cluster, _ = self._reach(timeout_seconds)
-        return {one: "broker" for one in brokers if cluster.health.get(one) is Health.UP}
+        return {one: frozenset() for one in brokers if cluster.health.get(one) is Health.UP}
 
     def groups(self, *, timeout_seconds: float) -> tuple[str, ...]:
         """See `Gateway.groups`."""

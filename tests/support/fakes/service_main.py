@@ -45,7 +45,7 @@ def main(folder: Path, port: int, topics: int, rhythm: str = "fast", api: str = 
         threading.Thread(target=obey, args=(cluster,), daemon=True).start()
 
     service = Service(Effective(settings=settings, origins={}), clock=SystemClock(), maker=maker_over(cluster.network))
-    asyncio.run(serve(service, config=None, on_listening=say))
+    asyncio.run(serve(service, on_listening=say))
 
 
 if __name__ == "__main__":

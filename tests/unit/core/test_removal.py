@@ -25,6 +25,7 @@ from discovery.core.prediction.removal import (
     coordinator_partition,
     judge,
     parse_broker_ids,
+    parse_lists,
     verify,
 )
 from discovery.core.prediction.removal_report import commands, plan_text, removal_document, text_lines
@@ -53,6 +54,7 @@ def topic(*partitions: PartitionMetadata, name: TopicName = T) -> TopicMetadata:
 
 def facts(*topics: TopicMetadata, brokers: int = 4, minimum: int = 1, **more: Any) -> RemovalFacts:
     listed = tuple(Broker(broker_id=BrokerId(b), address=BrokerAddress(f"b{b}", 9092)) for b in range(1, brokers + 1))
+    more = {"clients_known": True, **more}
     return RemovalFacts(brokers=listed, topics=topics, min_in_sync={t.name: minimum for t in topics}, **more)
 
 
@@ -102,6 +104,9 @@ def test_given_what_moves_by_itself_when_judged_then_it_is_reported_and_safe_for
     found = judge(facts(offsets, transactions, groups=("dau",)), ids(4), temporary=True)
     assert found.safety is Safety.SAFE
     assert {"groups", "transactions", "leaders", "replicas"} == set(codes(found))
+    (named,) = [finding for finding in found.findings if finding.code == "transactions"]
+    assert named.subjects == ("__transaction_state-0",)
+    assert named.sentence.startswith("Broker 4 is a transaction coordinator: 1 of 2 partitions move (")
     led_elsewhere = topic(*(partition(index, [1, 4]) for index in range(4)), name=GROUPS)
     quiet = topic(partition(0, [1, 4]), name=TRANSACTIONS)
     assert codes(judge(facts(led_elsewhere, quiet, groups=("dau",)), ids(4), temporary=True)) == ["replicas"]
@@ -137,12 +142,46 @@ def test_given_lists_that_name_it_when_judged_then_the_empty_and_the_thin_are_na
     assert "in those lists: kafka.bootstrap.servers=b1:9092,b2:9092,b3:9092" in commands(found, facts())
 
 
+def test_given_no_clients_list_when_judged_then_it_is_unknown_until_one_is_given_or_somebody_confirms() -> None:
+    drained = facts(topic(partition(0, [1, 2])), clients_known=False)
+    for temporary in (False, True):
+        unknown = judge(drained, ids(4), temporary=temporary)
+        assert (unknown.safety, codes(unknown)) == (Safety.UNKNOWN, ["clients-unknown"])
+    assert "--lists FILE" in unknown.findings[0].sentence
+    assert judge(replace(drained, clients_known=True), ids(4)).safety is Safety.SAFE
+    assert judge(facts(topic(partition(0, [4])), clients_known=False), ids(4)).safety is Safety.NOT
+    assert verify(facts(topic(partition(0, [1, 2])), brokers=3, clients_known=False), ids(4)).safety is Safety.SAFE
+
+
+def test_given_lists_in_a_file_when_read_then_each_has_its_name_and_a_wrong_line_is_named() -> None:
+    text = "# streams\ndau = b4:9092, b1:9092\n\nvisits=b4:9092 # nightly\n"
+    assert parse_lists(text) == {
+        "dau": (BrokerAddress("b4", 9092), BrokerAddress("b1", 9092)),
+        "visits": (BrokerAddress("b4", 9092),),
+    }
+    for wrong, said in (
+        ("", "there is no list"),
+        ("dau", "line 1 \\('dau'\\) is not like"),
+        ("a = b\n", "line 1: 'b'"),
+    ):
+        with pytest.raises(ConfigError, match=f"--lists: {said}"):
+            parse_lists(wrong, option="--lists")
+
+
 def test_given_a_controller_or_everybody_when_judged_then_it_is_not_safe() -> None:
-    assert codes(judge(facts(controllers=frozenset(ids(4))), ids(4))) == ["controller"]
+    voter = judge(facts(voters=frozenset(ids(1, 4, 100))), ids(4))
+    assert codes(voter) == ["controller"]
+    assert "Broker 4 is a controller: of the quorum's 3 known voters only 1, 100 would still vote" in str(voter)
+    alone = judge(facts(voters=frozenset(ids(100))), ids(100))
+    assert (alone.safety, codes(alone)) == (Safety.NOT, ["controller"]), "a controller that is no broker"
+    assert "nobody would vote any more" in str(alone)
     everybody = judge(facts(brokers=2), ids(1, 2))
     assert codes(everybody) == ["nobody-left"]
     assert "brokers 1, 2" in everybody.sentence
-    assert commands(everybody, facts(brokers=2))[-1] == "kafka-discovery removal --bootstrap HOST:PORT --brokers 1,2"
+    assert (
+        commands(everybody, facts(brokers=2))[-1]
+        == "kafka-discovery removal --bootstrap HOST:PORT --brokers 1,2 --lists FILE"
+    )
 
 
 def test_given_brokers_nobody_lists_when_judged_then_it_is_said_and_safe() -> None:

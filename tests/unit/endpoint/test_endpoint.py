@@ -88,6 +88,8 @@ class Cluster:
     tls: ssl.SSLContext | None = None
     living: list[BrokerAddress] = field(default_factory=list)
     proofs: list[BrokerAddress] = field(default_factory=list)
+    short: bool = False
+    """This process is out of descriptors when a proof is wanted."""
 
     def view(self) -> FeedView:
         reports = {address: AddressReport(verdict=Verdict.ALIVE, configured=True) for address in self.living}
@@ -104,8 +106,11 @@ class Cluster:
     async def resolve(self, address: BrokerAddress) -> Resolved:
         return Resolved(socket.AF_INET, (address.host, address.port))
 
-    async def prove(self, address: BrokerAddress, cluster_id: ClusterId) -> str | None:
+    async def prove(self, address: BrokerAddress, resolved: Resolved, cluster_id: ClusterId) -> str | None:
+        del resolved
         self.proofs.append(address)
+        if self.short:
+            raise OSError(errno.EMFILE, "no descriptors")
         owner = next((broker for broker in reversed(self.brokers) if broker.address == address), None)
         await asyncio.sleep(0.01)
         return None if owner is not None and owner.cluster == cluster_id else "it belongs to another cluster"
@@ -228,6 +233,19 @@ def test_given_a_process_out_of_files_when_a_client_comes_then_no_broker_is_blam
         endpoint._failed(endpoint.shown().ready[0], full)
         assert endpoint.shown().ready
         assert ask(endpoint) == b"a:x"
+
+
+def test_given_a_process_out_of_files_when_a_proof_is_renewed_then_the_one_that_stands_goes_on_standing() -> None:
+    limits = replace(QUICK, renew_seconds=0.05)
+    with serving(Broker("b1"), limits=limits) as (endpoint, cluster):
+        assert ask(endpoint) == b"b1:x"
+        cluster.short = True
+        tried = len(cluster.proofs)
+        eventually(lambda: len(cluster.proofs) > tried + 2, WAIT_SECONDS, "renewals that could not be made")
+        assert endpoint.shown().ready == (cluster.brokers[0].address,)
+        assert not endpoint.counts.lost
+        cluster.brokers[0].end()
+        eventually(lambda: not endpoint.shown().ready, WAIT_SECONDS, "the end of the broker")
 
 
 def test_given_no_living_broker_when_a_client_comes_then_it_is_held_until_one_appears() -> None:

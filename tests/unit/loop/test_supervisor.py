@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+import tenacity
 
 from discovery.loop.supervisor import Supervisor
 
@@ -71,3 +72,16 @@ def test_given_a_loop_started_twice_when_it_turns_then_one_thread_turns_it() -> 
     assert turned.wait(10)
     made.stop()
     assert len(threads) == 1
+
+
+def test_given_exceptions_in_a_row_and_one_long_after_when_it_rests_then_only_the_row_makes_it_rest_longer() -> None:
+    cycle: Any = Idle()
+    made = Supervisor(cycle)
+    state: Any = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
+    attempts = []
+    for good_turns in (0, 5, 5, 100, 0):
+        made._good_turns = good_turns
+        assert 0 <= made._rest(state) <= 5
+        attempts.append(state.attempt_number)
+        state.attempt_number += 1
+    assert attempts == [1, 2, 3, 1, 2]

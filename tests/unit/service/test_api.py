@@ -22,6 +22,7 @@ from tests.support.fakes.service import Running, running, settings_of
 
 DESCRIPTION = json.loads(openapi.page())
 C = "/v1/clusters/main"
+TOKEN = "a-token-of-sixteen"  # noqa: S105
 Play = Callable[[Running, FakeCluster], Awaitable[None]]
 
 
@@ -33,6 +34,7 @@ def play(tmp_path: Path, story: Play, *, partitions: int = 3, **settings: Any) -
         cluster.create_topic("t", partitions)
         made = settings_of({"main": "cluster-a-b1:9092,cluster-a-b2:9092,dead:9092"}, tmp_path, **settings)
         async with asyncio.timeout(30), running(cluster.network, made) as one:
+            one.api.headers["Authorization"] = f"Bearer {TOKEN}"
             await until(one, lambda d: d["partitions"] == partitions and not d["parked"])
             await until(one, lambda d: d["brokers"]["unasked"] == 0)
             seen = (await get(one, f"{C}/snapshot")).json()
@@ -153,7 +155,8 @@ WRONG = [
     ("PUT", "/v1/loglevel", '{"level": "loud"}', 400, "level: 'loud': it must be 'debug', 'info'"),
     ("PUT", "/v1/loglevel", '["debug"]', 400, "the body must be a JSON object"),
     ("GET", f"{C}/follow?pattern=a{{99999999999}}", None, 400, "pattern: "),
-    ("POST", "/-/reload", None, 409, "was not started from a configuration"),
+    ("POST", "/-/reload", None, 403, "only callers with a token may do this, also on loopback; set api.token_file"),
+    ("PUT", f"{C}/groups/g", '{"offsets": {"t": {"0": 1}}}', 403, "only callers with a token may do this"),
 ]
 
 
@@ -165,6 +168,26 @@ def test_given_a_wrong_request_when_sent_then_one_line_says_what_is_wrong(tmp_pa
             assert said in response.json()["error"]
 
     play(tmp_path, story)
+
+
+def test_given_a_token_when_something_is_changed_with_it_then_it_is_done_and_a_heartbeat_alone_needs_none(
+    tmp_path: Path,
+) -> None:
+    async def without(one: Running, _: FakeCluster) -> None:
+        assert described(await one.api.put("/v1/consumers/c", json={"instance": "i"})).status_code == 200
+        refused = await one.api.put("/v1/groups/g", json={"offsets": {"t": {"0": 1}}})
+        assert (refused.status_code, "api.token_file" in refused.json()["error"]) == (403, True)
+        refusals = 'kafka_discovery_api_requests_total{code="403",route="refused"} 1.0'
+        assert refusals in (await one.probes.get("/metrics")).text
+
+    async def having(one: Running, _: FakeCluster) -> None:
+        moved = described(await one.api.put(f"{C}/groups/g", json={"offsets": {"t": {"0": 1}}}))
+        assert (moved.status_code, moved.json()["offsets"]) == (200, {"t": {"0": 1}})
+        assert "was not started from a configuration" in (await one.api.post("/-/reload")).json()["error"]
+
+    play(tmp_path / "without", without)
+    (tmp_path / "token").write_text(TOKEN)
+    play(tmp_path / "having", having, api={"token_file": tmp_path / "token"})
 
 
 @pytest.mark.parametrize(

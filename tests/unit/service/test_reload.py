@@ -22,6 +22,7 @@ from discovery.service.service import Service
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.service import Running, maker_over, running, settings_of
 
+TOKEN = "a-token-of-sixteen"  # noqa: S105
 A, B = "cluster-a-b1:9092", "cluster-b-b1:9092"
 Play = Callable[[Running], Awaitable[None]]
 
@@ -44,13 +45,14 @@ def play(tmp_path: Path, before: dict[str, str], after: Callable[[], Settings], 
         network = FakeNetwork()
         FakeCluster(network)
         FakeCluster(network, cluster_id="cluster-b")
-        (tmp_path / "token").write_text("a-token-of-sixteen")
-        settings = settings_of(before, tmp_path)
+        (tmp_path / "token").write_text(TOKEN)
+        settings = settings_of(before, tmp_path, api={"token_file": tmp_path / "token"})
         again = lambda: Effective(settings=after(), origins={})  # noqa: E731
         async with (
             asyncio.timeout(60),
             running(network, settings, reload_from=again, maker=maker_over(network, Reluctant)) as one,
         ):
+            one.api.headers["Authorization"] = f"Bearer {TOKEN}"
             await story(one)
 
     asyncio.run(main())
@@ -89,12 +91,13 @@ def test_given_a_configuration_of_which_a_part_fails_when_reloaded_then_nothing_
         assert {name: await brokers(one, name) for name in before} == was
         for name in before:
             assert (await one.api.post(f"/v1/clusters/{name}/refresh")).status_code == 200, "its loop turns again"
-        assert one.service.opened.token is None
+        assert one.service.opened.tokens == (TOKEN.encode(),)
         assert "kafka_discovery_config_reload_success 0.0" in (await one.probes.get("/metrics")).text
         assert not one.service.reloads.ok
 
-    token = {"token_file": str(tmp_path / "token")}
-    play(tmp_path, before, lambda: settings_of(after, tmp_path, api=token), story)
+    (tmp_path / "other").write_text("another-token-of-more")
+    other = {"token_file": tmp_path / "other"}
+    play(tmp_path, before, lambda: settings_of(after, tmp_path, api=other), story)
 
 
 def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(tmp_path: Path) -> None:
@@ -109,7 +112,8 @@ def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(tm
         assert "kafka_discovery_config_reload_success 1.0" in (await one.probes.get("/metrics")).text
 
     after = {"a": f"{A},more:1", "c": B}
-    play(tmp_path, {"a": A, "b": B}, lambda: settings_of(after, tmp_path, silence_seconds=7), story)
+    token = {"token_file": tmp_path / "token"}
+    play(tmp_path, {"a": A, "b": B}, lambda: settings_of(after, tmp_path, silence_seconds=7, api=token), story)
 
 
 def test_given_a_configuration_that_needs_a_restart_or_none_at_all_when_reloaded_then_one_line_says_so(
@@ -125,7 +129,8 @@ def test_given_a_configuration_that_needs_a_restart_or_none_at_all_when_reloaded
         assert "api.port: 9463 became 1, which needs a restart" in (await one.api.post("/-/reload")).json()["error"]
 
     play(tmp_path, {"a": A}, unreadable, story)
-    play(tmp_path, {"a": A}, lambda: settings_of({"a": A}, tmp_path, api={"port": 1}), restart)
+    restarting = {"port": 1, "token_file": tmp_path / "token"}
+    play(tmp_path, {"a": A}, lambda: settings_of({"a": A}, tmp_path, api=restarting), restart)
 
 
 class Stuck(FeedMaker):
@@ -155,5 +160,5 @@ def test_given_a_start_that_hangs_when_asked_to_end_then_the_service_answers_unt
         seen.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGTERM)
 
-    asyncio.run(serve(service, config=None, on_listening=lambda *_: threading.Timer(0.2, end).start()))
+    asyncio.run(serve(service, on_listening=lambda *_: threading.Timer(0.2, end).start()))
     assert time.monotonic() - seen[0] < 5

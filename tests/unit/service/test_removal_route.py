@@ -21,13 +21,19 @@ def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_wh
         assert {"replicas", "list-empty", "list-entries"} <= codes
         assert any(f["sentence"].startswith("consumer dau lists nobody else") for f in seen["findings"])
         described(await one.api.delete("/v1/consumers/dau"))
-        assert (await get(one, f"{R}?brokers=3&temporary=true")).json()["verdict"] == "safe"
+        assert (await get(one, f"{R}?brokers=3&temporary=true")).json()["verdict"] == "unknown", "nobody has reported"
+        for known in ("assume_no_other_clients=true", "lists=dau%20%3D%20cluster-a-b1:9092,cluster-a-b2:9092"):
+            assert (await get(one, f"{R}?brokers=3&temporary=true&{known}")).json()["verdict"] == "safe"
+        listed = (await get(one, f"{R}?brokers=3&temporary=true&lists=dau%3Dcluster-a-b3:9092")).json()
+        assert (listed["verdict"], listed["findings"][0]["code"]) == ("not", "list-empty")
         for short in ("/v1/removal", "/v1/clusters/default/removal"):
             assert (await one.api.get(f"{short}?brokers=3")).json()["verdict"] == "not"
         again = (await get(one, f"{R}?brokers=3&verify=true")).json()
         assert (again["verdict"], again["verified"]) == ("not", True)
         cluster.add_broker(9)
-        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "safe"
+        report["bootstrap_servers"] = ["cluster-a-b1:9092", "cluster-a-b2:9092"]
+        described(await one.api.put("/v1/consumers/dau", json=report))
+        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "safe", "a consumer has reported"
         assert (await get(one, f"{R}?brokers=12&verify=true")).json()["verdict"] == "safe"
 
     play(tmp_path, story)
@@ -51,6 +57,7 @@ def test_given_nobody_answers_when_asked_then_the_verdict_is_unknown(tmp_path: P
         ("brokers=b9", "brokers: 'b9' is no broker id"),
         ("brokers=1&temporary=yes", "temporary: 'yes' is neither true nor false"),
         ("brokers=1&brokers=2", "brokers: given 2 times"),
+        ("brokers=1&lists=dau", "lists: line 1 ('dau') is not like: name = host:port"),
         ("broker=1", "broker: unknown parameter"),
     ],
 )

@@ -147,9 +147,12 @@ def test_given_a_folder_that_cannot_be_written_when_saved_then_it_is_reported_an
     store.open()
     (tmp_path / "sources" / "dau.json").mkdir()  # a rename onto a folder fails for every user, root too
     assert not store.save(saved_view(), [])
-    assert store.write_failures == 1
+    assert (store.write_failures, store.is_failing) == (1, True)
     assert caplog.messages[0].startswith("state_not_written ")
     assert [p.name for p in (tmp_path / "sources").iterdir() if p.name.startswith(".")] == []
+    (tmp_path / "sources" / "dau.json").rmdir()
+    assert store.save(saved_view(), [])
+    assert (store.write_failures, store.is_failing) == (1, False)
     store.close()
 
 

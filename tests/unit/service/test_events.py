@@ -1,0 +1,61 @@
+"""Events outlive the process: their file goes on from the last number, and damage costs the damaged lines alone."""
+
+from pathlib import Path
+
+import pytest
+
+from discovery.core.diff import Event, EventKind
+from discovery.service.events import Timeline
+
+
+def event(text: str) -> Event:
+    return Event(EventKind.BROKER_REMOVED, "9", text)
+
+
+def opened(path: Path, limit: int = 10) -> Timeline:
+    made = Timeline(limit)
+    made.open(path)
+    return made
+
+
+def sentences(timeline: Timeline) -> list[str]:
+    return [happening.event.sentence for happening in timeline.since(0, limit=1_000)]
+
+
+def test_given_events_when_the_service_restarts_then_they_are_shown_and_numbers_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "events" / "main.json"
+    first = opened(path)
+    first.add([event("a"), event("b")], wall=3.0)
+    second = opened(path)
+    assert [h.document() for h in second.since(0, limit=9)] == [h.document() for h in first.since(0, limit=9)]
+    second.add([event("c")], wall=4.0)
+    assert [(h.number, h.wall, h.event.sentence) for h in opened(path).since(1, limit=9)] == [
+        (2, 3.0, "b"), (3, 4.0, "c"),
+    ]  # fmt: skip
+
+
+def test_given_more_events_than_are_kept_when_added_then_the_file_stays_small(tmp_path: Path) -> None:
+    timeline = opened(tmp_path / "e", limit=10)
+    for number in range(95):
+        timeline.add([event(str(number))], wall=0.0)
+    assert len((tmp_path / "e").read_bytes().splitlines()) <= 20
+    assert sentences(opened(tmp_path / "e")) == [str(number) for number in range(85, 95)]
+
+
+@pytest.mark.parametrize("cut", range(2, 80, 7))
+def test_given_a_file_cut_at_any_byte_when_opened_then_what_is_whole_is_shown_and_new_events_are_kept(
+    tmp_path: Path, cut: int
+) -> None:
+    path = tmp_path / "e"
+    opened(path).add([event("a"), event("b")], wall=0.0)
+    path.write_bytes(path.read_bytes()[:-cut])
+    again = opened(path)
+    again.add([event("c")], wall=0.0)
+    assert sentences(opened(path)) == ["a", "c"]
+
+
+def test_given_a_disk_that_takes_nothing_when_added_then_events_are_kept_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    timeline = opened(tmp_path / "file" / "e")
+    timeline.add([event("a")], wall=0.0)
+    assert sentences(timeline) == ["a"]
