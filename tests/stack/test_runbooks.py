@@ -18,7 +18,7 @@ from tests.support.manual.markdown import blocks
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 _PAGE = Path("docs/how-to/deploy-systemd.md")
-_INSTALL, _UNIT = 1, 2
+_INSTALL, _UNIT = 0, 1
 """Which of the page's blocks, from 0, install the service, and start the unit."""
 _BIN = "/opt/kafka-discovery/bin"
 
