@@ -7,10 +7,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from functools import cache
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+if TYPE_CHECKING:
+    import structlog
 
 _OURS = ("discovery", "kafka_discovery")
 """Roots of our loggers: the host's own loggers stay as they are."""
@@ -23,39 +26,69 @@ _MOST_LINES = 1_000
 """Different lines that are distinguished within that time."""
 _PASSING = frozenset({"cycle", "generation"})
 _NOTHING: Mapping[str, Any] = {}
-_context: ContextVar[Mapping[str, Any]] = ContextVar("facts of every line", default=_NOTHING)
 _LOGGINGS_OWN = frozenset({"exc_info", "stack_info", "stacklevel"})
 
 
-class EventLog(logging.LoggerAdapter[logging.Logger]):
-    """Logs events by name with facts as keywords: `log.info("reloaded", clusters=["main"])`. Thread-safe."""
+class _MadeWhenUsed:
+    """A logger of structlog's that is made when a line is written.
 
-    def process(self, msg: str, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
-        """Keep event and facts apart for our own handler, and together in the message for any other."""
-        own = {name: value for name, value in kwargs.items() if name not in _LOGGINGS_OWN}
-        facts = {**_context.get(), **own}
-        rest = {name: value for name, value in kwargs.items() if name in _LOGGINGS_OWN}
-        return _text(msg, facts), {**rest, "extra": {"event": msg, "facts": facts}}
+    Its import would cost each Python worker of Spark's a tenth of a second, and hardly one of them writes an event.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(_logger(self._name), method)
 
 
-def event_log(name: str) -> EventLog:
-    """Return the log of a part of the program, below `discovery`."""
-    return EventLog(logging.getLogger(name))
+def event_log(name: str) -> "structlog.stdlib.BoundLogger":
+    """Return the log of a part of the program, below `discovery`.
+
+    Facts are keywords: `log.info("reloaded", clusters=["main"])`. Thread-safe. A host's own configuration of structlog
+    is neither used nor changed; lines go to `logging`.
+    """
+    return cast("structlog.stdlib.BoundLogger", _MadeWhenUsed(name))
+
+
+@cache
+def _logger(name: str) -> "structlog.stdlib.BoundLogger":
+    import structlog  # noqa: PLC0415 - see `_MadeWhenUsed`
+
+    made: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name),
+        processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, _as_record],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return made
+
+
+def _as_record(_logger: object, _method: str, facts: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
+    """Keep event and facts apart for our own handler, and together in the message for any other."""
+    event = str(facts.pop("event"))
+    own = {name: facts.pop(name) for name in _LOGGINGS_OWN & facts.keys()}
+    return (_text(event, facts),), {**own, "extra": {"event": event, "facts": dict(facts)}}
 
 
 def bind(**facts: Any) -> None:
     """Put facts on every line of this thread, or task, from now on: whose loop it is, and in which turn."""
-    _context.set({**_context.get(), **facts})
+    import structlog  # noqa: PLC0415 - see `_MadeWhenUsed`
+
+    structlog.contextvars.bind_contextvars(**facts)
 
 
 @contextlib.contextmanager
 def bound(**facts: Any) -> Iterator[None]:
     """Put facts on every line that is logged within, and in threads that copy this context."""
-    token = _context.set({**_context.get(), **facts})
+    import structlog  # noqa: PLC0415 - see `_MadeWhenUsed`
+
+    before = structlog.contextvars.get_contextvars()
+    bind(**facts)
     try:
         yield
     finally:
-        _context.reset(token)
+        structlog.contextvars.clear_contextvars()
+        bind(**before)
 
 
 class _Lines(logging.Formatter):

@@ -46,6 +46,19 @@ event_log("discovery.loop").info("outside")
     assert not {"cluster", "cycle"} & outside.keys()
 
 
+def test_given_a_host_with_structlog_of_its_own_when_we_log_then_its_configuration_is_neither_used_nor_changed() -> (
+    None
+):
+    script = (
+        "import structlog; structlog.configure(processors=[structlog.processors.JSONRenderer()])\n"
+        + _SCRIPT
+        + "structlog.get_logger().info('the host', a=1)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(done.stderr.splitlines()[0])["component"] == "service"
+    assert done.stdout == '{"a": 1, "event": "the host"}\n'
+
+
 def test_given_lines_that_repeat_when_logged_then_they_are_one_line_and_one_more_with_their_number() -> None:
     now, out = [0.0], io.StringIO()
     handler = FoldingHandler(out, clock=lambda: now[0])

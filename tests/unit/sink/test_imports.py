@@ -14,9 +14,9 @@ def loaded(modules: str, *unwanted: str) -> str:
 
 
 def test_given_a_process_that_plans_batches_when_it_starts_then_no_client_and_nothing_of_the_source_is_loaded() -> None:
-    assert not loaded(PLANS, "pyarrow", "confluent_kafka", "discovery.spark.source.options.parse")
+    assert not loaded(PLANS, "pyarrow", "confluent_kafka", "structlog", "discovery.spark.source.options.parse")
 
 
 def test_given_a_process_that_confirms_batches_when_it_starts_then_arrow_is_not_loaded() -> None:
-    assert not loaded(CONFIRMS, "pyarrow", "numpy", "discovery.spark.source.options.parse")
+    assert not loaded(CONFIRMS, "pyarrow", "numpy", "structlog", "discovery.spark.source.options.parse")
     assert loaded(CONFIRMS, "confluent_kafka") == "confluent_kafka"
