@@ -16,6 +16,7 @@ from discovery.spark.jobs.dau_options import DauOptions, KafkaOutput, parse_argu
 from discovery.spark.jobs.dau_query import BatchWriter, make_session, read_records, start_query, tables_of
 from discovery.spark.jobs.dau_store import DauStore
 from discovery.spark.jobs.folder import FolderOutput, FolderWriter
+from discovery.spark.jobs.jdbc import JdbcOutput, JdbcWriter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +62,8 @@ def _writer(options: DauOptions) -> "BatchWriter | Callable[[DataFrame, int], No
         )
         return kafka_writer(options.bootstrap_servers, output, time_zone=options.time_zone)
     shape = partial(tables_of, time_zone=options.time_zone)
+    if isinstance(output, JdbcOutput):
+        return JdbcWriter(output, shape, job="dau", checkpoint=options.checkpoint)
     if isinstance(output, FolderOutput):
         return FolderWriter(output, shape, checkpoint=options.checkpoint)
     store = DauStore(output, options.checkpoint)

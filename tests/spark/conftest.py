@@ -17,6 +17,7 @@ from discovery.spark.jobs.running import STREAM_SETTINGS
 from discovery.spark.launch.python import worker_python
 from discovery.spark.launch.queries import StartedQuery
 from tests.support.helpers import eventually
+from tests.support.postgres import DRIVER_JARS
 from tests.support.spark.fixtures import _driver, _six_brokers, breakable, driver, start_query
 
 __all__ = ["_driver", "_six_brokers", "breakable", "driver", "start_query"]
@@ -41,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-            .config("spark.jars", ",".join(map(str, native_connector_jars())))
+            .config("spark.jars", ",".join(map(str, [*native_connector_jars(), *DRIVER_JARS])))
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")

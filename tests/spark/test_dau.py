@@ -28,11 +28,13 @@ from discovery.spark.jobs.dau_options import DauOptions
 from discovery.spark.jobs.dau_query import BatchWriter, start_query, tables_of
 from discovery.spark.jobs.dau_store import DauStore
 from discovery.spark.jobs.folder import FolderOutput, FolderWriter
+from discovery.spark.jobs.jdbc import JdbcOutput, JdbcWriter
 from discovery.spark.jobs.letters import HEAD_BYTES, Clock
-from discovery.spark.jobs.running import CHECKPOINT_MANAGER, write_local_files_without_forks
+from discovery.spark.jobs.running import CHECKPOINT_MANAGER, own_error, write_local_files_without_forks
 from discovery.spark.progress.listener import SourceProgress
 from spark_jobs.dau import main
 from tests.support.helpers import eventually, produce
+from tests.support.postgres import Postgres, running_postgres
 
 pytestmark = pytest.mark.spark
 
@@ -247,6 +249,50 @@ def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_a
 
 
 TABLES = partial(tables_of, time_zone="UTC")
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+def database(postgres: Postgres) -> JdbcOutput:
+    return JdbcOutput(url=postgres.url, options={"driver": "org.postgresql.Driver"})
+
+
+def test_given_a_database_when_a_batch_is_replayed_then_totals_and_dead_letters_are_there_once(
+    run: Run, postgres: Postgres
+) -> None:
+    writer = JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck")
+    run.put([event("a", event_id="1"), event("a", event_id="2"), event("b"), b"{oops"])
+    run.count(writer=writer)
+    for batch_id in (0, 1):
+        run.forget_commit(batch_id)
+        run.put([event("a", event_id="3"), event("c")])
+        run.count(writer=writer)
+    counted = postgres.rows("SELECT user_id, events FROM daily_users ORDER BY 1")
+    assert counted == [("a", "4"), ("b", "1"), ("c", "2")]
+    dead = postgres.rows('SELECT topic, partition, "offset", reason, value, bytes FROM dead_letters')
+    assert dead == [("events", "3", "3", "not JSON", "\\x7b6f6f7073", "5")]
+    assert postgres.rows("SELECT job, last_batch_id FROM kafka_discovery_batches") == [("dau", "2")]
+    assert postgres.rows("SELECT count(*) FROM daily_users_staging") == [("0",)]
+
+
+def test_given_a_database_of_another_checkpoint_when_counted_then_both_are_named_and_nothing_changes(
+    run: Run, postgres: Postgres
+) -> None:
+    writer = JdbcWriter(database(postgres), TABLES, job="other", checkpoint=run.options.checkpoint)
+    run.put([event("another")])
+    run.count(writer=writer)
+    before = postgres.rows("SELECT * FROM daily_users ORDER BY 2")
+    run.put([event("again")])
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(replace(run.options, checkpoint=str(run.folder / "new")), writer=writer)
+    known = own_error(str(raised.value))
+    assert f"--output: {postgres.url.partition('?')[0]} holds the results of another checkpoint" in str(known)
+    assert run.options.checkpoint in str(known)
+    assert postgres.rows("SELECT * FROM daily_users ORDER BY 2") == before
 
 
 def test_given_a_folder_when_a_batch_is_replayed_then_each_batch_is_there_once_and_an_older_checkpoint_is_refused(

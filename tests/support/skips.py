@@ -53,6 +53,7 @@ EXCUSES = (
     Excuse(reason=r".*: make test-(long|docs|helm)\b"),  # minutes long: part of a target of their own
     Excuse(reason=r"(promtool|amtool|docker-compose|systemd-analyze) is not here", refuted_by="installs"),
     Excuse(reason=r"no Chromium here", refuted_by="installs"),
+    Excuse(reason=r"no PostgreSQL here", refuted_by="installs"),
     Excuse(reason=r"axe-core is not here", refuted_by="installs"),
     Excuse(reason=r"the Java here has no compiler", refuted_by="installs"),
     Excuse(reason=r"only root may make a small disk", refuted_by="mounts"),

@@ -23,6 +23,7 @@ from discovery.spark.jobs.arguments import (
 )
 from discovery.spark.jobs.dau_store import SQLITE, sqlite_file
 from discovery.spark.jobs.folder import FORMATS, FolderOutput
+from discovery.spark.jobs.jdbc import SCHEME, JdbcOutput
 from discovery.spark.jobs.letters import Clock
 
 _UNWATCHED = Watching()
@@ -47,7 +48,7 @@ class DauOptions:
 
     bootstrap_servers: str
     topic: str
-    output: Path | KafkaOutput | FolderOutput
+    output: Path | KafkaOutput | JdbcOutput | FolderOutput
     """A path: a SQLite file."""
     checkpoint: str
     clock: Clock = _CLOCK
@@ -110,8 +111,10 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, help="topic with JSON events {event_id, user_id, ip, ts}")
-    outputs = f"{SQLITE}FILE|parquet:FOLDER|orc:FOLDER|kafka"
+    outputs = f"{SQLITE}FILE|{SCHEME}URL|parquet:FOLDER|orc:FOLDER|kafka"
     add("--output", required=True, metavar=outputs, help="where the results go")
+    options = f"with --output {SCHEME}URL: an option of Spark's JDBC writer or of the driver, driver=CLASS among them"
+    add("--output-option", action="append", metavar="NAME=VALUE", help=options)
     add("--output-topic", help="with --output kafka: the topic of the results; it must exist")
     add("--dead-letter-topic", help="with --output kafka: the topic of malformed events (default: the results')")
     add("--sink-id", help="with --output kafka: name of the sink, of this query alone (default: dau)")
@@ -145,12 +148,12 @@ def _time_zone(name: str) -> str:
         raise ConfigError(f"--time-zone: {name!r} is unknown; write for example 'UTC' or 'Europe/Berlin'") from None
 
 
-def _output(given: Namespace) -> Path | KafkaOutput | FolderOutput:
+def _output(given: Namespace) -> Path | KafkaOutput | JdbcOutput | FolderOutput:
     kafkas = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option", "create_topics")
     if given.output != "kafka":
         if odd := [name for name in kafkas if getattr(given, name) is not None]:
             raise ConfigError(f"--{odd[0].replace('_', '-')}: it has no effect without --output kafka; leave it out")
-        return _tables(given.output)
+        return _tables(given.output, pairs(given.output_option or (), "--output-option"))
     if given.output_topic is None:
         raise ConfigError("--output-topic: required with --output kafka; name an existing topic")
     return KafkaOutput(
@@ -163,10 +166,16 @@ def _output(given: Namespace) -> Path | KafkaOutput | FolderOutput:
     )
 
 
-def _tables(text: str) -> Path | FolderOutput:
+def _tables(text: str, options: tuple[tuple[str, str], ...]) -> Path | JdbcOutput | FolderOutput:
+    if text.startswith(SCHEME):
+        return JdbcOutput(url=text, options=dict(options))
+    if options:
+        raise ConfigError(f"--output-option: it has no effect without --output {SCHEME}URL; leave it out")
     kind, _, path = text.partition(":")
     if kind in FORMATS and path:
         return FolderOutput(format=kind, path=path if "://" in path else str(Path(path).absolute()))
     if text.startswith(SQLITE):
         return sqlite_file(text)
-    raise ConfigError(f"--output: {text!r} is not supported; write {SQLITE}FILE, parquet:FOLDER, orc:FOLDER or kafka")
+    raise ConfigError(
+        f"--output: {text!r} is not supported; write {SQLITE}FILE, {SCHEME}URL, parquet:FOLDER, orc:FOLDER or kafka"
+    )

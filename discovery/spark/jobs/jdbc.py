@@ -1,0 +1,165 @@
+"""Results in a database, by Spark's JDBC writer: the tables of a batch and its number in one transaction.
+
+Tasks write their rows into staging tables, in parallel and past the driver. One transaction then takes the batch's
+number, which lets in one driver at a time, replaces the rows of the same keys, and empties the staging tables. A batch
+that Spark replays writes the same totals again.
+"""
+# ruff: noqa: S608 - names of tables are this program's own
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from discovery.core.errors import StateError
+from discovery.spark.jobs.tables import Held, Shape, Table, refuse_strangers
+
+SCHEME = "jdbc:"
+_STATE = "kafka_discovery_batches"
+_ATTEMPT = "attempt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcOutput:
+    """A database."""
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of Spark's JDBC writer and of the driver: `user`, `password`, `driver`…"""
+
+    def __repr__(self) -> str:
+        """Leave out what may hold a password."""
+        return self.url.partition("?")[0]
+
+
+class JdbcWriter:
+    """Spark's `foreachBatch` function. The constructor does no I/O."""
+
+    def __init__(self, output: JdbcOutput, shape: Shape, *, job: str, checkpoint: str) -> None:
+        """Name the job, whose number of the last batch is a row, and the checkpoint it belongs to."""
+        self._output = output
+        self._shape = shape
+        self._job = job
+        self._checkpoint = checkpoint
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write the tables of this batch, or nothing of it.
+
+        Raises:
+            ConfigError: database and checkpoint do not belong together.
+            StateError: the database refuses; nothing of the batch is in its tables.
+
+        Runs: driver, once per micro-batch, on Spark's callback thread; blocks for the batch and its transaction.
+        """
+        session, attempt = batch.sparkSession, uuid.uuid4().hex
+        query_id = str(session.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        batch.persist()
+        try:
+            tables = self._shape(batch)
+            with self._connection(session) as sql:
+                sql.run(_CREATE_STATE)
+                held = sql.held(self._job)
+                refuse_strangers(repr(self._output), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
+                for table in tables:
+                    self._stage(sql, table, attempt)
+                sql.begin()
+                sql.take(self._job, held, query_id, batch_id)
+                for table in tables:
+                    sql.merge(table, attempt)
+                sql.commit()
+        finally:
+            batch.unpersist()
+
+    def _stage(self, sql: "_Sql", table: Table, attempt: str) -> None:
+        if not sql.has(table.name):
+            self._write(table.rows.limit(0), table.name)
+            sql.run(f"ALTER TABLE {table.name} ADD PRIMARY KEY ({sql.names(table.key)})")
+        self._write(table.rows.withColumn(_ATTEMPT, F.lit(attempt)), _staging(table))
+
+    def _write(self, rows: DataFrame, table: str) -> None:
+        options = {**self._output.options, "url": self._output.url, "dbtable": table}
+        rows.write.format("jdbc").options(**options).mode("append").save()
+
+    @contextmanager
+    def _connection(self, session: SparkSession) -> Iterator["_Sql"]:
+        """Connect by Spark's own way, which finds the driver among the jars of the session."""
+        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no public way
+        options = {**self._output.options, "url": self._output.url, "dbtable": _STATE}
+        try:
+            known = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap(options))
+            dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._output.url)
+            connection = dialect.createConnectionFactory(known).apply(-1)
+            try:
+                yield _Sql(connection)
+            finally:
+                connection.close()  # what was begun and not committed is undone
+        except Py4JJavaError as error:
+            said = str(error.java_exception.getMessage()).partition("\n")[0]
+            raise StateError(f"--output: {self._output} cannot be written: {said}") from error
+
+
+_CREATE_STATE = f"""CREATE TABLE IF NOT EXISTS {_STATE} (
+  job VARCHAR(64) NOT NULL PRIMARY KEY, query_id VARCHAR(64) NOT NULL, last_batch_id BIGINT NOT NULL)"""
+
+
+class _Sql:
+    """A connection of the JVM, as few statements as every database takes."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def names(self, columns: Iterable[str]) -> str:
+        """Quote columns as Spark's writer does: `offset` is a word of SQL."""
+        quote = self._connection.getMetaData().getIdentifierQuoteString()
+        return ", ".join(f"{quote}{column}{quote}" for column in columns)
+
+    def begin(self) -> None:
+        self._connection.setAutoCommit(False)
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> int:
+        prepared = self._connection.prepareStatement(statement)
+        for number, value in enumerate(values, 1):
+            prepared.setObject(number, value)
+        return int(prepared.executeUpdate())
+
+    def has(self, table: str) -> bool:
+        found = self._connection.getMetaData()
+        names = [found.getTables(None, None, name, None) for name in (table, table.upper())]
+        return any(one.next() for one in names)
+
+    def held(self, job: str) -> Held | None:
+        prepared = self._connection.prepareStatement(f"SELECT query_id, last_batch_id FROM {_STATE} WHERE job = ?")
+        prepared.setObject(1, job)
+        rows = prepared.executeQuery()
+        return Held(rows.getString(1), rows.getLong(2)) if rows.next() else None
+
+    def take(self, job: str, held: Held | None, query_id: str, batch_id: int) -> None:
+        """Write the batch's number over the one that was read: another driver that did so meanwhile ends this one."""
+        if held is None:
+            self.run(f"INSERT INTO {_STATE} VALUES (?, ?, ?)", (job, query_id, batch_id))
+            return
+        last = f"UPDATE {_STATE} SET last_batch_id = ? WHERE job = ? AND query_id = ? AND last_batch_id = ?"
+        if self.run(last, (batch_id, job, query_id, held.last_batch_id)) != 1:
+            raise StateError(f"--output: another driver wrote batch {batch_id} of {job} meanwhile; one must be stopped")
+
+    def merge(self, table: Table, attempt: str) -> None:
+        """Replace rows by those of this attempt; a task that was repeated may have left one twice."""
+        staging, columns = _staging(table), self.names(table.rows.columns)
+        keys = [self.names([name]) for name in table.key]
+        same = " AND ".join(f"staged.{key} = {table.name}.{key}" for key in keys)
+        ours = f"FROM {staging} staged WHERE staged.{self.names([_ATTEMPT])} = ?"
+        self.run(f"DELETE FROM {table.name} WHERE EXISTS (SELECT 1 {ours} AND {same})", (attempt,))
+        self.run(f"INSERT INTO {table.name} ({columns}) SELECT DISTINCT {columns} {ours}", (attempt,))
+        self.run(f"DELETE FROM {staging}")
+
+
+def _staging(table: Table) -> str:
+    return f"{table.name}_staging"
