@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.sink.columns import LANE
@@ -105,7 +105,7 @@ def committed_records(
     # High watermarks, which a committed reader does not get: a commit has returned before its markers are in the log.
     asking = Consumer({**options, "isolation.level": "read_uncommitted"})
     partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
-    ends = {p: asking.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions}
+    ends = {p: _end(asking, TopicPartition(topic, p), deadline_seconds) for p in partitions}
     asking.close()
     consumer = Consumer({**options, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
@@ -124,3 +124,15 @@ def committed_records(
             found.append((None if raw is None else raw.decode(), headers))
     consumer.close()
     return found
+
+
+def _end(consumer: Consumer, partition: TopicPartition, deadline_seconds: float) -> int:
+    """Return a partition's high watermark; a leader that has just moved is asked again."""
+    until = time.monotonic() + deadline_seconds
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
