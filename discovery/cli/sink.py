@@ -155,6 +155,7 @@ def _as_json(sink: str, found: "SinkStatus") -> dict[str, Any]:
         "batch": control.batch_id if control and control.batch_id >= 0 else None,
         "begun_batch": found.begun_batch,
         "generation": control.generation if control else None,
+        "kept": control.kept if control else None,
         "lanes": [
             {
                 "lane": lane.lane,
@@ -178,7 +179,11 @@ def _lines(sink: str, found: "SinkStatus") -> list[str]:
         done = f"batch {control.batch_id} is complete" if control.batch_id >= 0 else "no batch is complete"
         head = f"{sink}: {query}, generation {control.generation}, {counted(control.known_lanes, 'lane')}, {done}"
     begun = [] if found.begun_batch is None else [f"batch {found.begun_batch} is begun: the next start finishes it"]
-    return [head, *begun, *map(_line, found.lanes)]
+    replays = control.kept if control else 0
+    kept = (
+        [f"{counted(replays, 'replay')} had other records, which were not written (keep-committed)"] if replays else []
+    )
+    return [head, *begun, *kept, *map(_line, found.lanes)]
 
 
 def _line(lane: "LaneStatus") -> str:

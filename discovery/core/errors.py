@@ -61,6 +61,10 @@ class TransactionError(DiscoveryError):
     """A transaction did not end well, or nobody knows how it ended; the retry of the task finds out."""
 
 
+class TransactionRefusedError(TransactionError):
+    """The brokers refuse what a transaction asks for, and would again: no right, no such topic, too large a record."""
+
+
 class FailureKind(Enum):
     """Why one call to Kafka failed; the loop treats each kind in its own way."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
 
-from discovery.core.errors import ConfigError, TransactionError
+from discovery.core.errors import ConfigError, TransactionError, TransactionRefusedError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, may_pass, retried
 from discovery.kafka.settings import QuietLog, milliseconds
@@ -35,6 +35,19 @@ _HINTS: Mapping[int, str] = {
     KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
 }
 """What a user can do about it, or should know."""
+_REFUSED = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - public names
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+"""A restart would meet them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +308,7 @@ class Transaction:
                     ) from None
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as exc:
-                raise TransactionError(
-                    f"{self._id}: topic {topic}, partition {partition}: {exc.args[0].str()}"
-                ) from exc
+                raise _failed(exc.args[0], f"{self._id}: topic {topic}, partition {partition}: ") from exc
             else:
                 return
 
@@ -327,7 +338,7 @@ class Transaction:
         Runs: workers, once per task; blocks until `deadline` at most.
         """
         offsets = [RawTopicPartition(topic, partition, note.offset, note.text)]
-        patiently(
+        self._within(
             lambda left: self._producer.send_offsets_to_transaction(offsets, metadata, left),
             deadline,
             f"add the marker to {self._id}",
@@ -342,9 +353,13 @@ class Transaction:
         Runs: workers, once per task; blocks until `deadline` at most, and 5 s more to find out why it failed.
         """
         try:
-            patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
+            self._within(self._producer.commit_transaction, deadline, f"commit {self._id}")
         except TransactionError as error:
-            raise TransactionError(f"{error}{self._refused_topic()}") from error
+            refused = self._refused_topic()
+            raise (TransactionRefusedError if refused else type(error))(f"{error}{refused}") from error
+
+    def _within(self, act: Callable[[float], Any], deadline: float, what: str) -> None:
+        patiently(act, deadline, what, limit=f" (transactionTimeout {self._timeout_seconds:g} s)")
 
     def _refused_topic(self) -> str:
         """Why a record may not have been taken: the commit itself says only that one was not. Asks for 5 s at most."""
@@ -403,13 +418,19 @@ def _translated(act: Callable[[], Any], what: str) -> Any:
         raise TransactionError(f"could not {what}: {exc.args[0].str()}") from exc
 
 
-def patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
+def _failed(error: KafkaError, what: str) -> TransactionError:
+    kind = TransactionRefusedError if error.code() in _REFUSED else TransactionError
+    return kind(f"{what}{error.str()}{_HINTS.get(error.code(), '')}")
+
+
+def patiently(act: Callable[[float], Any], deadline: float, what: str, *, limit: str = "") -> Any:
     """Do it again while it may still succeed.
 
     Args:
         act: Takes the seconds it may block, at most 5.
         deadline: `time.monotonic` after which nothing is tried any more.
         what: Names it in errors.
+        limit: Names what the deadline was made of.
 
     Raises:
         TransactionError: it cannot succeed, or the time is up.
@@ -419,7 +440,6 @@ def patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
     try:
         return retried(act, deadline)
     except KafkaException as exc:
-        error = exc.args[0]
-        raise TransactionError(f"could not {what}: {error.str()}{_HINTS.get(error.code(), '')}") from exc
+        raise _failed(exc.args[0], f"could not {what}: ") from exc
     except OutOfTimeError as error:
-        raise TransactionError(f"could not {what} in time: {error}") from error.last
+        raise TransactionError(f"could not {what} in time{limit}: {error}") from error.last

@@ -22,7 +22,8 @@ ROWS = (
         "sinkId",
         "",
         "Required for streams: a name that no other query writes under. It begins the transactional ids "
-        "(`SINKID-LANE`) and names the markers' group (`__spark_sink.SINKID`). For batch writes `batch`.",
+        "(`SINKID-LANE`) and names the markers' group (`__spark_sink.SINKID`). Each output of a `foreachBatch` has its "
+        "own. For batch writes `batch`.",
         (
             f"{_WRITER}a_used_sink_when_another_writes_then_it_is_refused_before_any_output",
             _MISTAKES,
@@ -37,15 +38,16 @@ ROWS = (
     ),
     Row(
         "onMismatch",
-        "`keep-committed` with one lane, else `fail`",
-        "A replayed batch has other records than the committed one: `fail`, `keep-committed`, or `rewrite` (then "
-        "both are in the topic).",
+        "fail",
+        "A replayed batch has other records than the committed one: `fail`, `keep-committed` (logged, and counted in "
+        "`sink status`), or `rewrite` (then both are in the topic).",
         (f"{_WRITER}other_records_at_a_replay_when_judged_by_policy_then_it_fails_keeps_or_rewrites",),
     ),
     Row(
         "writeId",
         "",
-        "Required for batch writes, and only for them: a second write of this name writes nothing.",
+        "Required for batch writes, and only for them: a second write of this name writes nothing, and one with other "
+        "records or another topic is refused.",
         ("spark/test_sink.py::test_given_a_batch_write_when_repeated_under_its_name_then_its_records_are_there_once",),
     ),
     Row(

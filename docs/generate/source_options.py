@@ -173,8 +173,8 @@ ROWS = (
         "onTopicRecreated",
         "fail, or restart with failOnDataLoss=false",
         "A topic that was deleted and recreated, found by its id: `fail` names it, `restart` reads the new one from "
-        "its beginning. With a `sourceId` also where that happened while the query was down. Before a sink in several "
-        "lanes `restart` wants `onMismatch=keep-committed`.",
+        "its beginning. With a `sourceId` also where that happened while the query was down. Before this "
+        "project's sink `restart` wants `onMismatch=keep-committed`.",
         (
             "unit/source/test_losses.py::test_given_a_recreated_topic_when_the_policy_says_so_then_it_fails_or_restarts",
             "spark/test_faults_topics.py::test_given_a_topic_recreated_while_the_query_was_down_then_the_policy_decides",

@@ -6,6 +6,8 @@ import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.chaos.sink.chaos import line, run_seeds
+from tests.chaos.sink.engine import play_mutant
+from tests.chaos.sink.mutants import MUTANTS
 
 pytestmark = pytest.mark.kafka
 
@@ -15,3 +17,19 @@ def test_given_seeds_of_faults_when_played_then_nothing_is_lost_repeated_or_torn
 ) -> None:
     results = run_seeds(kafka_cluster, range(1, 4), tmp_path, at_once=3)
     assert all(result.sound for result in results), "\n".join(map(line, results))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_given_a_broken_writer_when_its_fault_is_played_then_the_checks_find_it(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path, name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
+    found = play_mutant(kafka_cluster, topic_name, name, tmp_path)
+    assert MUTANTS[name].found_by in {finding.check for finding in found}, found
+
+
+def test_given_our_writer_when_the_faults_of_all_broken_ones_are_played_then_nothing_is_found(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
+    assert play_mutant(kafka_cluster, topic_name, "", tmp_path) == ()

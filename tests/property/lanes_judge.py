@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from discovery.spark.sink import lanes, marker
-from discovery.spark.sink.lanes import Compare, Refuse, Skip, Write
+from discovery.spark.sink.lanes import Attempt, Compare, Refuse, Skip, Write
 
 Row = tuple[int, int]
 """Batch and number inside it: what it means to be this row and no other."""
@@ -53,6 +53,8 @@ class Control(NamedTuple):
     generation: int
     day: int
     lane_days: tuple[int, ...]
+    run: int = 0
+    """The run that wrote it."""
 
     def real(self) -> marker.Control:
         return marker.Control(
@@ -62,6 +64,7 @@ class Control(NamedTuple):
             generation=self.generation,
             wall_seconds=self.day * DAY,
             lane_walls=tuple(day * DAY for day in self.lane_days),
+            run=_run(self.run),
         )
 
 
@@ -75,6 +78,32 @@ class Asked(NamedTuple):
     day: int
     """When the attempt began."""
     now: int
+    run: int
+    is_first: bool
+    is_alone: bool
+    """Nobody else can have had rows of this batch for this lane."""
+
+    def real(self) -> Attempt:
+        return Attempt(
+            query_id=QUERY,
+            batch_id=self.batch,
+            lane=self.lane,
+            lanes=self.lanes,
+            attempt="",
+            wall_seconds=self.day * DAY,
+            run=_run(self.run),
+            is_first=self.is_first,
+        )
+
+
+def _run(number: int) -> str:
+    return str(number) if number else ""
+
+
+@cache
+def may_have_run(control: Control | None, asked: Asked) -> bool:
+    """Ask `discovery.spark.sink.lanes.may_have_run`."""
+    return asked.lanes > 1 and lanes.may_have_run(control and control.real(), asked.real())
 
 
 Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
@@ -83,15 +112,7 @@ Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
 @cache
 def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> Verdict:
     """Decide with `discovery.spark.sink.lanes.judge`, and under `onMismatch=fail`."""
-    attempt = lanes.Attempt(
-        query_id=QUERY,
-        batch_id=asked.batch,
-        lane=asked.lane,
-        lanes=asked.lanes,
-        attempt="",
-        wall_seconds=asked.day * DAY,
-    )
-    match lanes.judge(found and found.real(), control and control.real(), attempt, now_seconds=asked.now * DAY):
+    match lanes.judge(found and found.real(), control and control.real(), asked.real(), now_seconds=asked.now * DAY):
         case Refuse():
             return Verdict.REFUSED
         case Compare(marker=committed):
@@ -100,13 +121,13 @@ def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> V
         case Skip():
             return Verdict.SKIPPED
         case Write():
-            return Verdict.WRITE if asked.rows else Verdict.COMMITTED
+            return Verdict.COMMITTED if asked.is_alone and not asked.rows else Verdict.WRITE
 
 
 @cache
-def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], day: int) -> Control:
+def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], day: int, run: int) -> Control:
     """Write the control record with `discovery.spark.sink.marker.advanced`."""
     found = {number: known.real() for number, known in enumerate(markers[: control.lanes]) if known is not None}
     real = marker.advanced(control.real(), query_id=QUERY, batch_id=batch, markers=found, wall=day * DAY)
     days = tuple(wall // DAY for wall in real.lane_walls)
-    return Control(real.batch_id, real.lanes, real.generation, real.wall_seconds // DAY, days)
+    return Control(real.batch_id, real.lanes, real.generation, real.wall_seconds // DAY, days, run)

@@ -16,7 +16,17 @@ from typing import NamedTuple
 
 from discovery.spark.sink.marker import CLOSED
 from tests.property.exploring import put, trail
-from tests.property.lanes_judge import Asked, Control, Judge, Marker, Row, Verdict, advanced, real_judge
+from tests.property.lanes_judge import (
+    Asked,
+    Control,
+    Judge,
+    Marker,
+    Row,
+    Verdict,
+    advanced,
+    may_have_run,
+    real_judge,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,9 @@ class World:
     """Batches by which the checkpoint may be older at a restart."""
     weeks: int = 0
     """How often the query may be down so long that brokers forget markers, and perhaps the control record."""
+    is_shuffled: bool = False
+    """A replay after a start gives rows to other lanes: a query that is not deterministic. It may be stopped with a row
+    there twice, but Spark must never commit a batch of which one is, or may yet be."""
     judge: Judge = real_judge
     has_marker: bool = True
     reads_after_init: bool = True
@@ -49,6 +62,8 @@ class World:
     """A start with another number of lanes fences every lane before it looks for markers."""
     closes_first: bool = True
     """And before that closes the record, so that no attempt is let in behind a fence."""
+    marks_empty: bool = True
+    """A lane without rows gets a marker where another execution of the batch may have had some for it."""
 
 
 class Lane(NamedTuple):
@@ -84,6 +99,8 @@ class Attempt(NamedTuple):
     """As it was when the attempt was judged."""
     day: int = 1
     """When it began."""
+    run: int = 1
+    is_first: bool = True
     seen: tuple[Marker | None, ...] = ()
     """What it read before it initialised its producer: only in a mutant."""
 
@@ -279,9 +296,12 @@ def _batch(world: World, state: State) -> Steps:
     for task, begun in enumerate(running.begun):
         if begun < world.attempts and not running.done[task]:
             others = tuple(a._replace(watched=False) if a.watched and a.lane == task else a for a in state.attempts)
-            attempt = Attempt(lane=task, batch=batch, layout=_layout(state), step="init", day=state.day)
+            attempt = Attempt(
+                lane=task, batch=batch, layout=_layout(state), step="init", day=state.day, run=state.runs,
+                is_first=not begun,
+            )  # fmt: skip
             if not _given(world, attempt):
-                attempt = attempt._replace(step="read")  # nothing to write: nobody is fenced
+                attempt = attempt._replace(step="glance")  # nothing to write: perhaps nobody need be fenced
             elif not world.reads_after_init:
                 attempt = attempt._replace(step="look")
             if state.cached and state.cached[task]:
@@ -300,11 +320,13 @@ def _commit(world: World, state: State, running: Running) -> Steps:
         for number in range(len(running.done)):
             marker = state.lanes[number].marker
             there = marker is not None and (marker.batch, marker.generation) == (batch, control.generation)
-            expected = world.has_marker and world.own_group and _rows(world, batch, number, _layout(state))
-            if expected and not there:
+            rows = _rows(world, batch, number, _layout(state))
+            expected = world.has_marker and world.own_group and rows
+            surprising = there and marker is not None and marker.rows and not rows
+            if (expected and not there) or surprising:
                 yield f"commit finds {marker} of lane {number}", _down(state)
                 return
-        control = advanced(control, batch, tuple(lane.marker for lane in state.lanes), state.day)
+        control = advanced(control, batch, tuple(lane.marker for lane in state.lanes), state.day, state.runs)
     yield "commit writes its record", state._replace(control=control, running=running._replace(checked=True))
 
 
@@ -317,6 +339,8 @@ def _task(world: World, state: State, attempt: Attempt, verdicts: Counter[str]) 
         case "look":
             seen = (_read(world, state, attempt.lane),)
             yield f"{name} looks at {seen[0]}", _moved(state, attempt, attempt._replace(step="init", seen=seen))
+        case "glance":
+            yield from _glanced(world, state, attempt, name, verdicts)
         case "init":
             if state.lanes[attempt.lane].prepared:
                 return  # CONCURRENT_TRANSACTIONS: the client asks again
@@ -333,26 +357,49 @@ def _task(world: World, state: State, attempt: Attempt, verdicts: Counter[str]) 
             yield from _ends(world, state, attempt, name)
 
 
+def _asked(world: World, state: State, attempt: Attempt, *, is_alone: bool) -> Asked:
+    return Asked(
+        attempt.batch, attempt.lane, _lanes_of(world, attempt.layout), _given(world, attempt), attempt.day, state.day,
+        attempt.run, attempt.is_first, is_alone,
+    )  # fmt: skip
+
+
+def _glanced(world: World, state: State, attempt: Attempt, name: str, verdicts: Counter[str]) -> Steps:
+    """A look without waiting for what is under way, for a lane without rows: at its end, or it goes on as any other."""
+    asked = _asked(world, state, attempt, is_alone=True)
+    verdict = (
+        world.judge(_read(world, state, attempt.lane), state.control, asked) if world.has_marker else Verdict.SKIPPED
+    )
+    verdicts[verdict.name] += 1
+    if verdict is Verdict.REFUSED:
+        yield f"{name} refuses at a glance", _refused(state, attempt)
+    elif world.has_marker and world.marks_empty and may_have_run(state.control, asked):
+        yield f"{name} has no rows, and others may have had some", _moved(state, attempt, attempt._replace(step="init"))
+    else:
+        yield f"{name} has no rows", _succeeded(world, state, attempt)
+
+
 def _judged(world: World, state: State, attempt: Attempt, name: str, verdicts: Counter[str]) -> Steps:
     lane = state.lanes[attempt.lane]
     if world.require_stable and (lane.pending is not None or lane.offsets is not None):
         return  # UNSTABLE_OFFSET_COMMIT: asked again
     marker = attempt.seen[0] if attempt.seen else _read(world, state, attempt.lane)
     rows, lanes = _given(world, attempt), _lanes_of(world, attempt.layout)
-    if world.asserts_lane and any(row[1] % lanes != attempt.lane for row in rows):
+    shift = attempt.layout if world.is_shuffled else 0
+    if world.asserts_lane and any((row[1] + shift) % lanes != attempt.lane for row in rows):
         verdict = Verdict.REFUSED
     elif not world.has_marker:
         verdict = Verdict.WRITE if rows else Verdict.COMMITTED
     else:
-        verdict = world.judge(
-            marker, state.control, Asked(attempt.batch, attempt.lane, lanes, rows, attempt.day, state.day)
-        )
+        verdict = world.judge(marker, state.control, _asked(world, state, attempt, is_alone=False))
     verdicts[verdict.name] += 1
     match verdict:
         case Verdict.WRITE if attempt.current:
             generation = state.control.generation if state.control else 0
-            admitted = attempt._replace(step="write", seen=(), generation=generation)
-            yield f"{name} finds {marker}, may write", _moved(state, attempt, admitted)
+            admitted = attempt._replace(step="write" if rows else "offsets", seen=(), generation=generation)
+            # A marker alone is a transaction too.
+            opened = state if rows else _with_lane(state, attempt.lane, lane._replace(rows=(), ended=False))
+            yield f"{name} finds {marker}, may write", _moved(opened, attempt, admitted)
         case Verdict.WRITE:
             yield f"{name} is fenced", _gone(state, attempt)
         case Verdict.COMMITTED | Verdict.SKIPPED:
@@ -471,7 +518,7 @@ def _completed(world: World, state: State, number: int) -> State:
     lane = state.lanes[number]
     assert lane.rows is not None
     visible = tuple(sorted((*state.visible, *lane.rows)))
-    _check_repeats(visible)
+    _check_repeats(tuple(row for row in visible if not world.is_shuffled or row[0] < state.committed))
     if world.own_group and world.has_marker:
         _check_whole(lane)
     ledger = tuple(
@@ -513,6 +560,7 @@ def _check_complete(world: World, state: State) -> None:
     expected = {(batch, k) for batch in range(state.committed + 1) for k in world.batches[batch]}
     if missing := expected - {*state.visible, *coming}:
         raise _BrokenError(f"lost: {sorted(missing)} where batch {state.committed} is committed")
+    _check_repeats((*state.visible, *coming))
 
 
 # -- small things -------------------------------------------------------------------------------------------------
@@ -538,7 +586,8 @@ def _rows(world: World, batch: int, task: int, layout: int) -> tuple[Row, ...]:
     """Return the rows that Spark hands to a task: by the tasks of its run, which need not be the lanes."""
     lanes = _lanes_of(world, layout)
     tasks = world.tasks_later if world.tasks_later and layout else lanes
-    return tuple((batch, k) for k in world.batches[batch] if k % lanes % tasks == task)
+    shift = layout if world.is_shuffled else 0
+    return tuple((batch, k) for k in world.batches[batch] if (k + shift) % lanes % tasks == task)
 
 
 def _given(world: World, attempt: Attempt) -> tuple[Row, ...]:
@@ -562,4 +611,4 @@ def _gone(state: State, attempt: Attempt) -> State:
 
 
 def _with_attempts(state: State, attempts: tuple[Attempt, ...]) -> State:
-    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:9], repr(a.seen)))))
+    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:11], repr(a.seen)))))

@@ -19,9 +19,16 @@ SMALL = {
     "down for more than a week": World(batches=ONE, attempts=1, weeks=1),
     "two lanes, then one": World(lanes=2, lanes_later=1, attempts=1),
     "one lane, then two": World(lanes=1, lanes_later=2, attempts=1),
+    "two lanes, a replay gives rows to the other": World(batches=((0,),), lanes=2, attempts=1, is_shuffled=True),
+    "two lanes, a replay of the second batch gives rows to the other": World(
+        batches=((), (0,)), lanes=2, attempts=1, is_shuffled=True
+    ),
     "two lanes in one task": World(batches=((0, 1),), lanes=2, tasks_later=1, attempts=1),
 }
 LARGE = {
+    "two lanes, a replay gives rows to the other, overlapping attempts": World(
+        batches=((0, 1), (0,)), lanes=2, attempts=1, crashes=2, is_shuffled=True
+    ),
     "one lane, three attempts": World(batches=ONE, attempts=3),
     "one lane of two rows, overlapping attempts": World(),
     "one lane, two crashes": World(batches=ONE, crashes=2),

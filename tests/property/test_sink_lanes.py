@@ -1,6 +1,7 @@
 """The decision of the sink, case by case and for any input."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +18,8 @@ from discovery.spark.sink.lanes import (
     Refuse,
     Skip,
     Write,
-    default_policy,
     judge,
+    may_have_run,
     refused,
     settle,
 )
@@ -97,6 +98,44 @@ def test_given_a_later_batch_when_judged_then_an_attempt_out_of_the_past_is_refu
 )
 def test_given_another_querys_sink_when_judged_then_it_is_refused(marker: Marker | None, control: Control) -> None:
     assert refusal(judge(marker, control, ATTEMPT)) is Refusal.SINK_ID_IN_USE
+
+
+@pytest.mark.parametrize(
+    ("marker", "control"),
+    [
+        (replace(MARKER, batch_id=8, target="orders"), CONTROL),
+        (replace(MARKER, target="orders"), replace(CONTROL, batch_id=8, target="orders")),
+        (None, replace(CONTROL, batch_id=8, target="", lane_walls=())),
+    ],
+)
+def test_given_another_output_of_the_batch_when_judged_then_it_is_refused(
+    marker: Marker | None, control: Control
+) -> None:
+    second = replace(ATTEMPT, target="visits")
+    assert refusal(judge(marker, control, second)) is Refusal.SINK_ID_IN_USE
+
+
+def test_given_another_target_from_the_next_batch_on_when_judged_then_it_writes() -> None:
+    before = replace(MARKER, target="orders")
+    assert judge(before, replace(CONTROL, target="orders"), replace(ATTEMPT, target="visits")) == Write(generation=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "control", "expected"),
+    [
+        ({}, replace(CONTROL, run="r"), False),
+        ({"is_first": False}, replace(CONTROL, run="r"), True),
+        ({"run": "s"}, replace(CONTROL, run="r"), True),
+        ({}, replace(CONTROL, run="r", batch_id=6), True),
+        ({"run": ""}, CONTROL, True),
+        ({}, None, True),
+    ],
+)
+def test_given_a_batch_that_this_run_began_when_asked_then_nobody_else_has_executed_it(
+    change: dict[str, Any], control: Control | None, *, expected: bool
+) -> None:
+    attempt = replace(ATTEMPT, **{"run": "r", "is_first": True, **change})
+    assert may_have_run(control, attempt) is expected
 
 
 @pytest.mark.parametrize("marker", [None, MARKER, replace(MARKER, batch_id=8)])
@@ -215,7 +254,3 @@ def test_given_other_records_when_the_policy_is_fail_then_both_counts_are_named(
 @pytest.mark.parametrize("policy", [OnMismatch.KEEP_COMMITTED, OnMismatch.REWRITE])
 def test_given_other_records_when_a_policy_was_chosen_then_it_holds(policy: OnMismatch) -> None:
     assert settle(MARKER, rows=1, fingerprint="bb", policy=policy, sink_id="s", lane=0) is policy
-
-
-def test_given_one_lane_or_several_when_no_policy_is_given_then_only_one_lane_keeps_what_is_there() -> None:
-    assert [default_policy(lanes) for lanes in (1, 2)] == [OnMismatch.KEEP_COMMITTED, OnMismatch.FAIL]

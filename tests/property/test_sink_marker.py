@@ -31,26 +31,40 @@ RECORDS = st.tuples(
 @given(
     st.builds(
         Marker, query_id=TEXTS, batch_id=COUNTS, lanes=COUNTS, rows=COUNTS, fingerprint=TEXTS, attempt=TEXTS,
-        wall_seconds=COUNTS, generation=COUNTS,
+        wall_seconds=COUNTS, generation=COUNTS, unlaned=st.booleans(), target=st.none() | TEXTS,
     )
 )  # fmt: skip
 def test_given_any_marker_when_written_and_read_then_it_is_the_same(marker: Marker) -> None:
     assert Marker.decode(marker.encode(), where=WHERE) == marker
 
 
-@given(TEXTS, st.integers(-1, 2**53), COUNTS, st.lists(COUNTS, max_size=MAX_LANES))
+@given(TEXTS, st.integers(-1, 2**53), COUNTS, st.lists(COUNTS, max_size=MAX_LANES), st.none() | TEXTS)
 def test_given_any_control_record_when_written_and_read_then_it_is_the_same(
-    query: str, batch: int, lanes: int, walls: list[int]
+    query: str, batch: int, lanes: int, walls: list[int], target: str | None
 ) -> None:
     control = Control(
-        query_id=query, batch_id=batch, lanes=lanes, generation=3, wall_seconds=9, lane_walls=tuple(walls)
-    )
+        query_id=query, batch_id=batch, lanes=lanes, generation=3, wall_seconds=9, lane_walls=tuple(walls),
+        run=query, kept=lanes, target=target,
+    )  # fmt: skip
     assert Control.decode(control.encode(), where=WHERE) == control
 
 
 def test_given_the_most_lanes_when_written_then_the_control_record_fits_a_broker() -> None:
-    control = replace(CONTROL, query_id="q" * 200, lanes=MAX_LANES, lane_walls=(9_999_999_999,) * MAX_LANES)
+    control = replace(
+        CONTROL, query_id="q" * 200, lanes=MAX_LANES, lane_walls=(9_999_999_999,) * MAX_LANES, run="r" * 36,
+        kept=9_999_999, target="t" * 249,
+    )  # fmt: skip
     assert len(control.encode()) < MAX_BYTES
+
+
+def test_given_what_an_earlier_program_wrote_when_read_then_what_it_does_not_say_is_not_known() -> None:
+    marker = json.loads(replace(MARKER, target="orders").encode())
+    control = json.loads(replace(CONTROL, run="r", kept=2, target="orders").encode())
+    for later in ("o", "x", "k"):
+        marker.pop(later, None)
+        control.pop(later)
+    assert Marker.decode(json.dumps(marker), where=WHERE) == MARKER
+    assert Control.decode(json.dumps(control), where=WHERE) == CONTROL
 
 
 @given(st.text(max_size=80) | st.binary(max_size=80).map(lambda raw: raw.decode(errors="replace")))
@@ -70,6 +84,7 @@ def test_given_any_text_when_read_then_it_is_refused_in_one_line(text: str) -> N
         ({"b": -2}, "field 'b' is -2"),
         ({"n": True}, "field 'n' is True"),
         ({"q": None}, "field 'q' is None"),
+        ({"o": 7}, "field 'o' is 7"),
     ],
 )
 def test_given_a_marker_with_a_wrong_field_when_read_then_the_field_is_named(

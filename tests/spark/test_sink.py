@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
@@ -84,6 +85,28 @@ def test_given_a_batch_write_when_repeated_under_its_name_then_its_records_are_t
     for write_id in ("one", "one", "two"):
         writer.options(**copy.options()).option("writeId", write_id).save()
     assert copy.copied() == sorted([*numbered(6), *numbered(6)])
+    others = with_lanes(rows.limit(2), "key", lanes=2).write.format("kafka-discovery").mode("append")
+    with pytest.raises(PySparkException, match="or the writeId was used before"):
+        others.options(**copy.options(), writeId="one", lanes="2").save()
+    assert copy.copied() == sorted([*numbered(6), *numbered(6)])
+
+
+def test_given_one_sink_for_two_outputs_of_a_foreach_batch_when_run_then_the_second_is_refused(copy: Copy) -> None:
+    write = exactly_once(copy.options())
+
+    def twice(batch: DataFrame, batch_id: int) -> None:
+        write(batch, batch_id)
+        write(batch, batch_id)
+
+    copy.put("a")
+    trigger = copy.rows().writeStream.option("checkpointLocation", str(copy.checkpoint)).trigger(availableNow=True)
+    query = trigger.foreachBatch(twice).start()
+    try:
+        with pytest.raises(StreamingQueryException, match="has batch 0 of another output of this foreachBatch"):
+            query.awaitTermination(QUERY_SECONDS)
+    finally:
+        query.stop()
+    assert copy.copied() == ["a"]
 
 
 def test_given_update_mode_when_written_by_foreach_batch_and_replayed_then_every_total_is_there_once(

@@ -35,6 +35,7 @@ class Sink:
     lanes: int = 1
     more: Mapping[str, str] = field(default_factory=dict)
     query_id: str = "query-1"
+    run: str = ""
 
     def plan(self) -> SinkPlan:
         options = {
@@ -56,6 +57,9 @@ class Sink:
             lanes=self.lanes,
             attempt=f"a{next(_ATTEMPTS)}",
             wall_seconds=int(time.time()),
+            target=self.topic if self.more.get("topic", "-") else "",
+            run=self.run,
+            is_first=True,
         )
 
     def writer(self, batch_id: int, lane: int = 0, *, plan: SinkPlan | None = None) -> LaneWriter:

@@ -4,7 +4,10 @@ A batch travels through the batch writer of the format; an option tells it which
 `mapInArrow`, which would need no such detour, asks for pandas.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql import Column, DataFrame
 
@@ -17,11 +20,46 @@ from discovery.spark.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.public import with_lanes
-from discovery.spark.sink.spark_writers import QUERY_ID
+from discovery.spark.sink.spark_writers import QUERY_ID, RUN_ID
 from discovery.spark.sink.stops import stoppable
 
 _COLUMNS = ("key", "value", "topic", "partition", "headers", LANE)
 _COPIED = ("key", "value", "headers", SOURCE_PARTITION, SOURCE_OFFSET, KEEP)
+
+
+class _Written:
+    """What this driver writes by `foreachBatch`: each batch of a run once per sink."""
+
+    def __init__(self) -> None:
+        self.run = uuid.uuid4().hex
+        """Another one after each failure: whatever came of a batch before then is another execution of it."""
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[str, int]] = {}
+
+    @contextmanager
+    def once(self, sink_id: str, run: str | None, batch_id: int) -> Iterator[None]:
+        """Refuse a second write of a batch under one sink.
+
+        Raises:
+            ConfigError: this run has written the batch under this sink already.
+        """
+        with self._lock:
+            if run is not None and self._last.get(sink_id) == (run, batch_id):
+                raise ConfigError(
+                    f"sinkId: {sink_id!r} has batch {batch_id} of another output of this foreachBatch; give each "
+                    "output a sinkId of its own, or union them before one write"
+                )
+            self._last[sink_id] = (run or "", batch_id)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                del self._last[sink_id]
+                self.run = uuid.uuid4().hex
+            raise
+
+
+_written = _Written()
 
 
 def exactly_once(
@@ -101,13 +139,16 @@ def write_batch(laned: DataFrame, batch_id: int, options: Mapping[str, str]) -> 
         options: The options of the sink.
 
     Raises:
-        ConfigError: this is not the thread that Spark calls `foreachBatch` on.
+        ConfigError: this is not the thread that Spark calls `foreachBatch` on, or another output of this batch was
+            written under the same `sinkId`.
         PySparkException: the write failed; Spark replays the batch.
 
     Runs: driver, once per micro-batch; blocks for the batch.
     """
-    query_id = laned.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    context = laned.sparkSession.sparkContext
+    query_id = context.getLocalProperty(QUERY_ID)
     if query_id is None:
         raise ConfigError("exactly_once: call it on the thread on which Spark calls foreachBatch")
     writer = laned.write.format("kafka-discovery").mode("append").options(**options)
-    writer.option(FOREACH_BATCH, f"{batch_id} {query_id}").save()
+    with _written.once(parse_options(options).sink_id, context.getLocalProperty(RUN_ID), batch_id):
+        writer.option(FOREACH_BATCH, f"{batch_id} {query_id} {_written.run}").save()

@@ -45,6 +45,12 @@ class Attempt:
     lanes: int
     attempt: str
     wall_seconds: int
+    target: str = ""
+    """The one topic it writes to; empty: each record names its own."""
+    run: str = ""
+    """Which run of the query this is; empty: not known."""
+    is_first: bool = False
+    """Its task was not tried before in this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +121,9 @@ def judge(
     if refused is not None:
         return refused
     if known is not None and known.batch_id == attempt.batch_id:
-        return Compare(marker=known)
+        return _other_target(known.target, attempt) or Compare(marker=known)
     if control.batch_id == attempt.batch_id:
-        return Skip(generation=control.generation)
+        return _other_target(control.target, attempt) or Skip(generation=control.generation)
     return (
         Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
     )
@@ -154,6 +160,30 @@ def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refus
             "lanes: finish it with the old number, then change it",
         )
     return None
+
+
+def _other_target(target: str | None, attempt: Attempt) -> Refuse | None:
+    """Refuse a second output of a batch; what earlier programs wrote does not name the first one's target."""
+    if target in {None, attempt.target}:
+        return None
+    there, here = (f"topic {name}" if name else "topics that its records name" for name in (target, attempt.target))
+    return Refuse(
+        refusal=Refusal.SINK_ID_IN_USE,
+        sentence=f"batch {attempt.batch_id} of it went to {there}, this is for {here}; give each output a sinkId of "
+        "its own (a batch write its own writeId), or finish the batch with the topic it was begun with",
+    )
+
+
+def may_have_run(control: Control | None, attempt: Attempt) -> bool:
+    """Tell whether another execution of this batch may have had records for this lane.
+
+    Within one run of a query a batch begins when the one before is confirmed; what was there before that run, or an
+    earlier try of the task, may have seen other records, and may still commit them.
+
+    Runs: anywhere (pure).
+    """
+    begun_here = control is not None and (control.run, control.batch_id) == (attempt.run, attempt.batch_id - 1)
+    return not (attempt.run and attempt.is_first and begun_here)
 
 
 def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse | None:
@@ -197,17 +227,6 @@ def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError:
     return SinkRefusedError(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
 
 
-def default_policy(lanes: int) -> OnMismatch:
-    """Return the policy where none was chosen.
-
-    One lane holds the whole batch: what is committed is one complete execution of it, so a replay with other records
-    (a query that is not deterministic) changes nothing. Among several lanes another execution is not complete.
-
-    Runs: anywhere (pure).
-    """
-    return OnMismatch.KEEP_COMMITTED if lanes == 1 else OnMismatch.FAIL
-
-
 def settle(
     marker: Marker, *, rows: int, fingerprint: str, policy: OnMismatch, sink_id: str, lane: int
 ) -> OnMismatch | None:
@@ -234,7 +253,8 @@ def settle(
         other = "" if rows != marker.rows else " other" if rows == 1 else " others"
         raise SinkRefusedError(
             f"sinkId {sink_id!r}, lane {lane}: batch {marker.batch_id} is committed with "
-            f"{counted(marker.rows, 'record')}, its replay has {rows}{other}: the query is not deterministic, or its "
-            "code changed; onMismatch=keep-committed keeps what is there, rewrite writes this too"
+            f"{counted(marker.rows, 'record')}, its replay has {rows}{other}: the query is not deterministic, its "
+            "code changed, the checkpoint is an older copy, or the writeId was used before; onMismatch=keep-committed "
+            "keeps what is there, rewrite writes this too"
         )
     return policy

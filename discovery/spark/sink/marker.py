@@ -21,7 +21,9 @@ MAX_LANES = 128
 CLOSED = 1_000
 """Added to the number of lanes while it is being changed, so that nobody's number fits and nobody is let in."""
 _MASK = 2**64 - 1
-_TEXTS = {"q", "h", "a"}
+_TEXTS = {"q", "h", "a", "o", "x"}
+_OPTIONAL = "oxk"
+"""Fields that earlier programs did not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Marker:
     generation: int
     unlaned: bool = False
     """The frame did not come from `with_lanes`, so other tasks of the batch may have had records too."""
+    target: str | None = None
+    """The one topic of the write; empty: each record named its own; None: an earlier program wrote this."""
 
     @property
     def offset(self) -> int:
@@ -52,6 +56,7 @@ class Marker:
         return _dump(
             q=self.query_id, b=self.batch_id, n=self.lanes, r=self.rows, h=self.fingerprint, a=self.attempt,
             t=self.wall_seconds, g=self.generation, **({"u": 1} if self.unlaned else {}),
+            **({} if self.target is None else {"o": self.target}),
         )  # fmt: skip
 
     @classmethod
@@ -71,6 +76,7 @@ class Marker:
         return cls(
             query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], rows=raw["r"], fingerprint=raw["h"],
             attempt=raw["a"], wall_seconds=raw["t"], generation=raw["g"], unlaned=bool(raw.get("u")),
+            target=raw.get("o"),
         )  # fmt: skip
 
 
@@ -91,6 +97,12 @@ class Control:
     wall_seconds: int
     lane_walls: tuple[int, ...] = field(default=())
     """When each lane last had a marker, epoch seconds; 0: never in this generation."""
+    run: str = ""
+    """The run of the query that confirmed the last batch; empty: not known."""
+    kept: int = 0
+    """How often a replay of this generation had other records than a lane had committed, which were kept."""
+    target: str | None = None
+    """As in the markers of the last batch."""
 
     @property
     def known_lanes(self) -> int:
@@ -114,7 +126,8 @@ class Control:
         """
         return _dump(
             q=self.query_id, b=self.batch_id, n=self.lanes, g=self.generation, t=self.wall_seconds,
-            l=list(self.lane_walls),
+            l=list(self.lane_walls), x=self.run, k=self.kept,
+            **({} if self.target is None else {"o": self.target}),
         )  # fmt: skip
 
     @classmethod
@@ -123,7 +136,8 @@ class Control:
         raw = _load(text, where=where, names="qbngtl")
         return cls(
             query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], generation=raw["g"], wall_seconds=raw["t"],
-            lane_walls=tuple(raw["l"]),
+            lane_walls=tuple(raw["l"]), run=raw.get("x", ""), kept=raw.get("k", 0),
+            target=raw.get("o"),
         )  # fmt: skip
 
     def lane_wall(self, lane: int) -> int:
@@ -131,8 +145,18 @@ class Control:
         return self.lane_walls[lane] if lane < len(self.lane_walls) else 0
 
 
-def advanced(control: Control, *, query_id: str, batch_id: int, markers: Mapping[int, Marker], wall: int) -> Control:
-    """Return the control record after a batch that every lane confirmed.
+def advanced(
+    control: Control,
+    *,
+    query_id: str,
+    batch_id: int,
+    markers: Mapping[int, Marker],
+    wall: int,
+    run: str = "",
+    kept: int = 0,
+    target: str | None = None,
+) -> Control:
+    """Return the control record after a batch that every lane confirmed; `kept` of them kept other records.
 
     Runs: anywhere (pure).
     """
@@ -147,6 +171,9 @@ def advanced(control: Control, *, query_id: str, batch_id: int, markers: Mapping
         generation=control.generation,
         wall_seconds=wall,
         lane_walls=walls,
+        run=run,
+        kept=control.kept + kept,
+        target=target,
     )
 
 
@@ -240,7 +267,8 @@ def _load(text: str, *, where: str, names: str) -> dict[str, Any]:
         raise StateError(f"{where}: {text[:80]!r} is not what this sink writes; is the group used otherwise?")
     if raw["v"] != VERSION:
         raise StateError(f"{where}: version {raw['v']!r}, this program knows {VERSION}; use the one that wrote it")
-    if wrong := [name for name in names if not _sound(name, raw.get(name))]:
+    known = names + "".join(name for name in _OPTIONAL if name in raw)
+    if wrong := [name for name in known if not _sound(name, raw.get(name))]:
         raise StateError(f"{where}: field {wrong[0]!r} is {raw.get(wrong[0])!r}; is the group used otherwise?")
     return raw
 

@@ -14,11 +14,11 @@ from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_
 from discovery.core.errors import ConfigError
 from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.core.model import BrokerAddress, TopicName, parse_bootstrap_servers
-from discovery.spark.sink.lanes import OnMismatch, default_policy
+from discovery.spark.sink.lanes import OnMismatch
 from discovery.spark.sink.marker import MAX_LANES
 
 BOOTSTRAP = "kafka.bootstrap.servers"
-_PREFIX = "__spark_sink."
+_PREFIX, _CONTROL = "__spark_sink.", ".ctl"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
 _SPARKS_OWN = ("checkpointLocation", "queryName", "path", "outputMode")
 """Spark hands them on with ours."""
@@ -55,6 +55,7 @@ PRODUCER_OPTIONS: Mapping[str, tuple[str, str]] = {
     "delivery.timeout.ms": ("", "a transaction has one limit: transactionTimeout"),
     "enable.idempotence": ("enable.idempotence", "must be true"),
     "linger.ms": ("linger.ms", "passed on"),
+    "max.block.ms": ("", "a transaction has one limit: transactionTimeout"),
     "max.in.flight.requests.per.connection": ("max.in.flight", "passed on; 5 at most"),
     "max.request.size": ("message.max.bytes", "passed on"),
     "partitioner": ("partitioner", "passed on; murmur2_random, as the JVM client's, by default"),
@@ -81,7 +82,7 @@ class SinkOptions:
     topic: TopicName | None = None
     """None: each record names its own."""
     lanes: int = 1
-    on_mismatch: OnMismatch = OnMismatch.KEEP_COMMITTED
+    on_mismatch: OnMismatch = OnMismatch.FAIL
     write_id: str | None = None
     """Batch writes only."""
     dead_letter_topic: TopicName | None = None
@@ -94,8 +95,8 @@ class SinkOptions:
     discovery_files: ServiceFiles = field(default_factory=ServiceFiles)
     cluster_id: str | None = None
     state_dir: Path | None = None
-    foreach_batch: tuple[int, str] | None = None
-    """Batch and query of a write from within `foreachBatch`."""
+    foreach_batch: tuple[int, str, str] | None = None
+    """Batch, query and run of a write from within `foreachBatch`."""
     source_topic: TopicName | None = None
     """Not None: the markers are the offsets of this topic."""
     source_topic_id: str = ""
@@ -132,7 +133,7 @@ def marker_group(sink_id: str) -> str:
 
 def control_group(sink_id: str) -> str:
     """Return the group whose committed offset at partition 0 is a sink's control record."""
-    return f"{_PREFIX}{sink_id}.ctl"
+    return f"{_PREFIX}{sink_id}{_CONTROL}"
 
 
 def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOptions:
@@ -162,7 +163,7 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         sink_id=_sink_id(given, batch=batch),
         topic=optional(given, "topic", topic_name),
         lanes=lanes,
-        on_mismatch=_policy(given, lanes),
+        on_mismatch=_policy(given),
         write_id=given.get("writeId"),
         dead_letter_topic=_dead_letters(given),
         transaction_timeout_seconds=_transaction_timeout(given),
@@ -186,12 +187,12 @@ def _of_source(inner: Mapping[str, str]) -> dict[str, Any]:
     return {"source_topic": TopicName(topic), "source_topic_id": topic_id}
 
 
-def _of_stream(inner: Mapping[str, str]) -> tuple[int, str] | None:
+def _of_stream(inner: Mapping[str, str]) -> tuple[int, str, str] | None:
     found = next((value for name, value in inner.items() if name.lower() == FOREACH_BATCH.lower()), None)
     if found is None:
         return None
-    batch_id, _, query_id = found.partition(" ")
-    return int(batch_id), query_id
+    batch_id, query_id, run = found.split(" ")
+    return int(batch_id), query_id, run
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
@@ -257,6 +258,10 @@ def _sink_id(given: Mapping[str, str], *, batch: bool) -> str:
     for option, text in (("sinkId", name), ("writeId", write)):
         if text is not None and not _NAME.fullmatch(text):
             raise ConfigError(f"{option}: {text!r}: use letters, digits, '.', '_' and '-', 1 to 150 of them")
+        if text is not None and text.endswith(_CONTROL):
+            raise ConfigError(
+                f"{option}: {text!r} names the control group of another sink; do not let it end in {_CONTROL}"
+            )
     return f"{name or 'batch'}.write.{write}" if batch else str(name)
 
 
@@ -266,8 +271,8 @@ def _lanes(text: str) -> int:
     return int(text)
 
 
-def _policy(given: Mapping[str, str], lanes: int) -> OnMismatch:
-    text = given.get("onMismatch", default_policy(lanes).value)
+def _policy(given: Mapping[str, str]) -> OnMismatch:
+    text = given.get("onMismatch", OnMismatch.FAIL.value)
     return OnMismatch(one_of("onMismatch", text, [policy.value for policy in OnMismatch]))
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafka_discovery.sink")
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
+"""Spark's job group of a streaming query is its run's id; undocumented, so its absence only costs time."""
 _SPECULATION = "spark.speculation"
 _CONFIRM_SECONDS = 60.0
 
@@ -57,7 +59,8 @@ class KafkaDiscoveryStreamWriter(DataSourceStreamArrowWriter):
                     f"this Spark does not tell its tasks {BATCH_ID} and {QUERY_ID}, without which nothing can be "
                     "written once; use foreachBatch(exactly_once(…)), and tell us the version"
                 )
-            return _written(self._plan, context, query_id=query, batch_id=int(batch), batches=iterator)
+            run = context.getLocalProperty(RUN_ID) or ""
+            return _written(self._plan, context, query_id=query, batch_id=int(batch), run=run, batches=iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
         """Confirm a batch: every lane's marker is there.
@@ -84,8 +87,8 @@ class KafkaDiscoveryBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Write one lane. See `KafkaDiscoveryStreamWriter.write`."""
         with crossing():
-            batch_id, query_id = self._plan.options.foreach_batch or (0, self._what)
-            return _written(self._plan, _context(), query_id=query_id, batch_id=batch_id, batches=iterator)
+            batch_id, query_id, run = self._plan.options.foreach_batch or (0, self._what, "")
+            return _written(self._plan, _context(), query_id=query_id, batch_id=batch_id, run=run, batches=iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Confirm the write. See `KafkaDiscoveryStreamWriter.commit`."""
@@ -134,16 +137,9 @@ def _context() -> TaskContext:
     return context
 
 
-def write_lane(
-    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator["pa.RecordBatch"]
-) -> "LaneReport":
-    """Write one lane from within a task.
-
-    Raises:
-        DiscoveryError: see `LaneWriter.write`.
-
-    Runs: a worker; blocks for the batch and <= 2 x `transactionTimeout`.
-    """
+def _written(
+    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, run: str, batches: Iterator["pa.RecordBatch"]
+) -> LaneMessage:
     from discovery.spark.sink.lanes import Attempt  # noqa: PLC0415 - see the module
     from discovery.spark.sink.ledger import kept_ledger  # noqa: PLC0415 - see the module
     from discovery.spark.sink.writer import LaneWriter  # noqa: PLC0415 - see the module
@@ -156,8 +152,11 @@ def write_lane(
         lanes=plan.options.lanes,
         attempt=f"{context.stageId()}.{context.attemptNumber()}.{context.taskAttemptId()}",
         wall_seconds=int(time.time()),
+        target=plan.options.topic or "",
+        run=run,
+        is_first=context.attemptNumber() == 0,
     )
-    return LaneWriter(plan, attempt, kept_ledger(plan)).write(batches)
+    return LaneMessage(LaneWriter(plan, attempt, kept_ledger(plan)).write(batches))
 
 
 def refuse_speculation(context: TaskContext) -> None:
@@ -172,12 +171,6 @@ def refuse_speculation(context: TaskContext) -> None:
         raise ConfigError(
             f"{_SPECULATION}=true: two attempts of one task would fence each other until both fail; set it to false"
         )
-
-
-def _written(
-    plan: SinkPlan, context: TaskContext, *, query_id: str, batch_id: int, batches: Iterator["pa.RecordBatch"]
-) -> LaneMessage:
-    return LaneMessage(write_lane(plan, context, query_id=query_id, batch_id=batch_id, batches=batches))
 
 
 def _confirm(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> None:

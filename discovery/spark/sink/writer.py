@@ -1,7 +1,7 @@
 """One task of a sink: the lanes protocol, step by step.
 
     0  look at the marker: an attempt out of the past must not fence the present
-    1  nothing to write: say so, unless something was written before
+    1  nothing to write: say so, unless another execution of the batch may have written here or may still do so
     2  a new producer for the lane's id: earlier ones are fenced, their transactions end
     3  read marker and control record: what earlier attempts committed is all there now
     4  judge: write, compare, skip or refuse
@@ -14,6 +14,7 @@ records a batch only when every lane reported, and `confirm` saw their markers.
 """
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from discovery.spark.sink.lanes import (
     Skip,
     Write,
     judge,
+    may_have_run,
     refused,
     settle,
 )
@@ -45,6 +47,7 @@ from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_log = logging.getLogger("kafka_discovery.sink")
 
 class Outcome(Enum):
     """How a lane's part of a batch ended."""
@@ -52,7 +55,7 @@ class Outcome(Enum):
     EMPTY = "empty"
     WRITTEN = "written"
     KEPT = "kept"
-    """Committed by an earlier attempt."""
+    """Committed by an earlier execution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,9 @@ class LaneReport:
     fingerprint: str = ""
     attempt: str = ""
     dead_letters: int = 0
+    run: str = ""
+    others: int | None = None
+    """How many records a replay had that were not written, since others are committed; None: there was no such."""
 
 
 class LaneWriter:
@@ -88,7 +94,10 @@ class LaneWriter:
         self._timeout_seconds = plan.options.transaction_timeout_seconds
         self._targets = Targets(plan)
         self._dead_letters = 0
+        self._others: int | None = None
         self._unlaned = False
+        self._is_alone = True
+        """Nobody else can have had records of this batch for this lane."""
 
     def write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         """Bring the batch into Kafka, once.
@@ -112,11 +121,12 @@ class LaneWriter:
             early = self._judged()
         with hooks.step(1, lane):
             first = next((batch for batch in batches if batch.num_rows), None)
-            if first is None:
+            if first is None and self._is_alone:
                 return self._empty(early)
-            self._check_lane()
-            self._unlaned = LANE not in first.schema.names
-        batches = itertools.chain([first], batches)
+            if first is not None:
+                self._check_lane()
+                self._unlaned = LANE not in first.schema.names
+                batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
             limits = self._targets.limits(self._named(first))
             transaction = self._make_transaction(replace(self._plan, largest_bytes=limits), lane)
@@ -139,6 +149,10 @@ class LaneWriter:
             return set()
         return {topic for topic in batch.column("topic").unique().to_pylist() if topic is not None}
 
+    def _may_have_others(self, control: Control | None) -> bool:
+        """With one lane nobody else can have what an empty replay lacks: all of the batch is in that one marker."""
+        return self._plan.options.lanes > 1 and may_have_run(control, self._attempt)
+
     def _noted(self) -> tuple[Marker | None, Control | None]:
         lane, limit = self._attempt.lane, self._timeout_seconds
         marker = self._ledger.markers([lane], timeout_seconds=limit).get(lane)
@@ -152,7 +166,9 @@ class LaneWriter:
         if self._attempt.lane >= self._plan.options.lanes:
             return Write(generation=0)  # more tasks than lanes: right as long as they are empty
         marker = self._ledger.glance(self._attempt.lane, timeout_seconds=self._timeout_seconds)
-        return self._checked(self._judge(marker, self._ledger.control(timeout_seconds=self._timeout_seconds)))
+        control = self._ledger.control(timeout_seconds=self._timeout_seconds)
+        self._is_alone = not self._may_have_others(control)
+        return self._checked(self._judge(marker, control))
 
     def _judge(self, marker: Marker | None, control: Control | None, *, now_seconds: int | None = None) -> Decision:
         kept = self._plan.retention_seconds
@@ -172,13 +188,13 @@ class LaneWriter:
             )
 
     def _empty(self, early: Write | Compare | Skip) -> LaneReport:
-        if isinstance(early, Compare) and early.marker.rows:
+        if isinstance(early, Compare):
             self._settle(early.marker, Fingerprint())
             return self._report(Outcome.KEPT, Fingerprint())
         return self._report(Outcome.EMPTY, Fingerprint())
 
     def _settle(self, committed: Marker, found: Fingerprint) -> OnMismatch | None:
-        return settle(
+        policy = settle(
             committed,
             rows=found.rows,
             fingerprint=found.text(),
@@ -186,6 +202,8 @@ class LaneWriter:
             sink_id=self._plan.options.sink_id,
             lane=self._attempt.lane,
         )
+        self._others = found.rows if policy is OnMismatch.KEEP_COMMITTED else None
+        return policy
 
     def _compare(self, transaction: Transaction, batches: Iterator["pa.RecordBatch"], committed: Marker) -> LaneReport:
         if self._plan.options.on_mismatch is not OnMismatch.REWRITE:
@@ -287,6 +305,7 @@ class LaneWriter:
             wall_seconds=int(time.time()),
             generation=generation,
             unlaned=self._unlaned,
+            target=attempt.target,
         )
 
     def _report(self, outcome: Outcome, found: Fingerprint) -> LaneReport:
@@ -301,6 +320,8 @@ class LaneWriter:
             fingerprint=found.text() if found.rows else "",
             attempt=attempt.attempt,
             dead_letters=self._dead_letters,
+            run=attempt.run,
+            others=self._others,
         )
 
 
@@ -327,16 +348,30 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
         raise SinkRefusedError(
             f"{sink}: batch {batch_id} of {query_id} is not what the control record is at: {control}"
         )
-    if control.batch_id < batch_id:
+    kept = _say_what_was_kept(sink, batch_id, reports)
+    if control.batch_id < batch_id or kept:
         markers = ledger.markers(range(control.lanes), timeout_seconds=timeout_seconds)
-        _check_markers(sink, markers, control, reports)
+        if control.batch_id < batch_id:
+            _check_markers(sink, markers, control, reports)
         hooks.point("commit.checked")
-        now = int(time.time())
-        ledger.write_control(
-            advanced(control, query_id=query_id, batch_id=batch_id, markers=markers, wall=now),
-            timeout_seconds=timeout_seconds,
-        )
+        after = advanced(
+            control, query_id=query_id, batch_id=batch_id, markers=markers, wall=int(time.time()),
+            run=reports[0].run, kept=kept, target=plan.options.topic or "",
+        )  # fmt: skip
+        ledger.write_control(after, timeout_seconds=timeout_seconds)
     hooks.point("commit.after")
+
+
+def _say_what_was_kept(sink: str, batch_id: int, reports: Sequence[LaneReport]) -> int:
+    """Return in how many lanes a replay had other records than those that are committed and were kept."""
+    kept = [report for report in reports if report.others is not None]
+    for report in kept:
+        _log.warning(
+            "%s, lane %d: batch %d is committed with other records than its replay has; they were kept, and %s of the "
+            "replay not written (onMismatch=keep-committed)",
+            sink, report.lane, batch_id, counted(report.others or 0, "record"),
+        )  # fmt: skip
+    return len(kept)
 
 
 def _check_markers(sink: str, markers: Mapping[int, Marker], control: Control, reports: Sequence[LaneReport]) -> None:
@@ -347,6 +382,11 @@ def _check_markers(sink: str, markers: Mapping[int, Marker], control: Control, r
             control.generation,
             report.query_id,
         )
+        if report.outcome is Outcome.EMPTY and there:
+            raise TransactionError(
+                f"{sink}, lane {report.lane}: reported no records of batch {report.batch_id}, and another execution of "
+                "it committed some; restart the query: its replay finds them"
+            )
         if report.outcome is not Outcome.EMPTY and not there:
             raise TransactionError(
                 f"{sink}, lane {report.lane}: reported batch {report.batch_id}, but its marker is {marker}; "

@@ -22,13 +22,17 @@ class Failure(Enum):
     DATA_LOSS = "data loss"
     KILLED = "killed"
     """The process, or the JVM below it, was ended from outside (out of memory, a lost node)."""
+    TRANSACTION = "transaction"
+    """A transaction of the exactly-once sink did not end in time, or was fenced; its replay finds out what is there."""
     SLOW_START = "slow start"
     """A Python process of Spark's did not call back within its 10 s: the machine was too busy for it."""
     CODE = "code"
     """Anything else: the job's own errors, wrong options, missing topics."""
 
 
-RESTARTABLE = frozenset({Failure.DEAD_LIST, Failure.LEADERLESS, Failure.KILLED, Failure.SLOW_START})
+RESTARTABLE = frozenset(
+    {Failure.DEAD_LIST, Failure.LEADERLESS, Failure.KILLED, Failure.SLOW_START, Failure.TRANSACTION}
+)
 """A restart, with fresh brokers, may help. The others would fail again, or skip records silently."""
 
 
@@ -70,6 +74,8 @@ SIGNS = (
     Sign(Failure.DATA_LOSS, r"Some data may have been lost because they are not available in Kafka"),
     Sign(Failure.DATA_LOSS, r"DataLossError"),
     Sign(Failure.DATA_LOSS, r"OffsetOutOfRangeException"),
+    Sign(Failure.CODE, r"errors\.(?:SinkRefused|TransactionRefused)Error"),
+    Sign(Failure.TRANSACTION, r"errors\.TransactionError"),
     Sign(Failure.CODE, r"UnknownTopicOrPartitionException"),
     Sign(Failure.CODE, r"This server does not host this topic-partition"),
     Sign(Failure.LEADERLESS, r"before the position for partition (?P<what>\S+) could be determined"),
@@ -103,6 +109,8 @@ _REMEDIES = {
     Failure.WRONG_CLUSTER: "correct the list; the addresses lead to another cluster now",
     Failure.DATA_LOSS: "decide what to do about the lost records first (failOnDataLoss, or a new checkpoint)",
     Failure.KILLED: "the process was ended from outside; give it more memory if that repeats",
+    Failure.TRANSACTION: "a transaction did not end: look whether brokers are slow or away, raise transactionTimeout"
+    " if batches take that long; the replay writes what is missing",
     Failure.SLOW_START: "give the driver more processor; if it repeats on an idle machine, the interpreter that"
     " PYSPARK_PYTHON names lacks pyspark, pyarrow or a module of the job: its own error stands above",
     Failure.CODE: "the job itself failed; a restart would fail again",

@@ -22,7 +22,8 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.chaos.sink import brokers, spark
 from tests.chaos.sink.checks import CHECKS, Finding
-from tests.chaos.sink.engine import at_every_point, plan_of, play
+from tests.chaos.sink.engine import at_every_point, plan_of, play, play_mutant
+from tests.chaos.sink.mutants import MUTANTS
 from tests.support.spark.standalone import standalone
 
 _COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}
@@ -201,10 +202,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no seed later than this")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add the results to this file; the table shows all")
+    parser.add_argument("--mutant", choices=MUTANTS, help="play a broken writer instead, which must be found")
     given = parser.parse_args(arguments)
     kept = Kept(given.keep)
     until = time.monotonic() + given.minutes * 60
     with LocalKafka(ClusterSettings(brokers=3)) as cluster, tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        if given.mutant:
+            cluster.create_topic("mutant", partitions=2, replication_factor=3)
+            found = play_mutant(cluster, "mutant", given.mutant, Path(folder))
+            print("\n".join(f"{finding.check}: {finding.text}" for finding in found))
+            return int(bool(found))
         seeds = range(given.first, given.first + given.seeds)
         if given.spark:
             executors = given.spark == "executors"

@@ -8,7 +8,7 @@ complete. Everything below it is the real writer on real brokers.
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +21,8 @@ from discovery.spark.sink.writer import LaneReport
 from tests.chaos.sink.checks import Finding, findings
 from tests.chaos.sink.collect import proofs, read_all, said, sentinels_read, stable_ends, tailing
 from tests.chaos.sink.evidence import Evidence, Proof, Seen
+from tests.chaos.sink.faults import Fault
+from tests.chaos.sink.mutants import MUTANTS
 from tests.chaos.sink.processes import Child, start_attempt, start_confirm
 from tests.support.sink import Sink
 
@@ -30,22 +32,6 @@ _ATTEMPT_SECONDS = 60.0
 _ZOMBIE_SECONDS = 15.0
 TASK_POINTS = tuple(point for point in hooks.POINTS if point.startswith("step"))
 COMMIT_POINTS = tuple(point for point in hooks.POINTS if point.startswith("commit"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """Something that goes wrong in one batch."""
-
-    batch: int
-    point: str = ""
-    lane: int = 0
-    action: str = ""
-    """`kill` or `stop` at the point; else `abandon` (the driver dies, its tasks live on), `forget` (commits/N), or the
-    name of a fault to the brokers."""
-
-    @property
-    def name(self) -> str:
-        return " ".join(part for part in (self.action, self.point) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +90,8 @@ class Run:
     plan: Plan
     folder: Path
     break_brokers: Callable[[str], None] = lambda _: None
+    mutant: str = ""
+    """The broken writer that is played instead of ours."""
     zombies: list[Child] = field(default_factory=list)
     markers: list[Mapping[int, Proof]] = field(default_factory=list)
     sink_plan: SinkPlan | None = None
@@ -158,14 +146,18 @@ class Run:
             self.zombies += running.values()
             return False
         reports = [self._awaited(child, batch_id, lane, values[lane]) for lane, child in running.items()]
-        commit = start_confirm(self._sink_plan, reports, self.folder)
+        commit = start_confirm(self._sink_plan, reports, self.folder, self.mutant)
         answer = self._ended(commit)
         assert not isinstance(answer, SinkRefusedError), answer
         return answer is True
 
     def _start(self, batch_id: int, lane: int) -> Child:
         return start_attempt(
-            self._sink_plan, self.sink.attempt(batch_id, lane), self.plan.batches[batch_id][lane], self.folder
+            self._sink_plan,
+            self.sink.attempt(batch_id, lane),
+            self.plan.batches[batch_id][lane],
+            self.folder,
+            self.mutant,
         )
 
     def _awaited(self, child: Child, batch_id: int, lane: int, values: Sequence[str]) -> LaneReport:
@@ -175,8 +167,23 @@ class Run:
             if isinstance(answer, LaneReport):
                 return answer
             said.append(answer)
-            child = self._start(batch_id, lane)
+            meanwhile = [f.meanwhile for f in self.plan.faults if f.meanwhile and (f.batch, f.lane) == (batch_id, lane)]
+            overtakes = meanwhile and len(said) == 1
+            child = self._overtaken(batch_id, lane, *meanwhile) if overtakes else self._start(batch_id, lane)
         raise AssertionError(f"batch {batch_id}, lane {lane}: {_ATTEMPTS} attempts failed: {said}")
+
+    def _overtaken(self, batch_id: int, lane: int, point: str) -> Child:
+        """Start the retry of the attempt that was just stopped; that one goes on while the retry stands at a point."""
+        stopped = self.zombies.pop()
+        (self.folder / f"{point}@{lane}").write_text("stop")
+        retry = self._start(batch_id, lane)
+        deadline = time.monotonic() + _ATTEMPT_SECONDS
+        while not retry.stopped() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        stopped.resume()
+        stopped.end(patience_seconds=_ZOMBIE_SECONDS)
+        retry.resume()
+        return retry
 
     def _ended(self, child: Child) -> Any:
         """Wait for the end of a process; one that is stopped becomes a zombie, and counts as failed."""
@@ -225,12 +232,27 @@ def _caught_up(tail: Sequence[Seen], count: int) -> tuple[Seen, ...]:
     return tuple(tail)
 
 
+def play_mutant(cluster: LocalKafka, topic: str, name: str, folder: Path) -> tuple[Finding, ...]:
+    """Play a broken writer, or ours where the name is empty, under the faults that show it; return what was found."""
+    faults = tuple(m.fault for key, m in MUTANTS.items() if m.fault and name in {"", key})
+    rounds = tuple(replace(fault, batch=number) for number, fault in enumerate(faults))
+    batches = tuple(((f"k:{2 * number}", f"k:{2 * number + 1}"),) for number in range(max(1, len(rounds))))
+    return play(cluster, topic, Plan(seed=0, lanes=1, batches=batches, faults=rounds), folder, mutant=name)
+
+
 def play(
-    cluster: LocalKafka, topic: str, plan: Plan, folder: Path, *, break_brokers: Callable[[str], None] = lambda _: None
+    cluster: LocalKafka,
+    topic: str,
+    plan: Plan,
+    folder: Path,
+    *,
+    break_brokers: Callable[[str], None] = lambda _: None,
+    mutant: str = "",
 ) -> tuple[Finding, ...]:
     """Play one seed on an existing topic and return what the checks found."""
-    sink = Sink(cluster, folder, sink_id=topic, topic=topic, lanes=plan.lanes)
-    run = Run(sink, plan, folder / "hooks", break_brokers)
+    more = {"transactionTimeout": "10s"} if mutant else {}
+    sink = Sink(cluster, folder, sink_id=topic, topic=topic, lanes=plan.lanes, more=more)
+    run = Run(sink, plan, folder / "hooks", break_brokers, mutant)
     with tailing(cluster.bootstrap_servers, topic) as tail:
         run.go()
         return findings(run.evidence(tail))

@@ -18,6 +18,7 @@ from discovery.spark.sink.lanes import Attempt
 from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.writer import LaneReport, LaneWriter, confirm
+from tests.chaos.sink.mutants import MUTANTS
 from tests.support.sink import batches
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -29,10 +30,10 @@ _COMMIT_SECONDS = 30.0
 class Child:
     """One process and what it said at its end; `end` kills it."""
 
-    def __init__(self, act: Any, folder: Path, *arguments: Any) -> None:
+    def __init__(self, act: Any, folder: Path, mutant: str, *arguments: Any) -> None:
         ours, theirs = _CONTEXT.Pipe(duplex=False)
         self._ours = ours
-        self._process = _CONTEXT.Process(target=_run, args=(theirs, act, str(folder), *arguments), daemon=True)
+        self._process = _CONTEXT.Process(target=_run, args=(theirs, act, str(folder), mutant, *arguments), daemon=True)
         self._process.start()
         theirs.close()
         self._answer: Any = None
@@ -74,18 +75,20 @@ class Child:
         self._ours.close()
 
 
-def start_attempt(plan: SinkPlan, attempt: Attempt, values: Sequence[str], folder: Path) -> Child:
-    """Begin one task attempt."""
-    return Child(_attempt, folder, plan, attempt, list(values))
+def start_attempt(plan: SinkPlan, attempt: Attempt, values: Sequence[str], folder: Path, mutant: str = "") -> Child:
+    """Begin one task attempt of our writer, or of a broken one."""
+    return Child(_attempt, folder, mutant, plan, attempt, list(values))
 
 
-def start_confirm(plan: SinkPlan, reports: Sequence[LaneReport], folder: Path) -> Child:
+def start_confirm(plan: SinkPlan, reports: Sequence[LaneReport], folder: Path, mutant: str = "") -> Child:
     """Begin the driver's part of a batch."""
-    return Child(_confirm, folder, plan, list(reports))
+    return Child(_confirm, folder, mutant, plan, list(reports))
 
 
-def _run(answers: Connection, act: Any, folder: str, *arguments: Any) -> None:
+def _run(answers: Connection, act: Any, folder: str, mutant: str, *arguments: Any) -> None:
     os.environ[hooks.VARIABLE] = folder
+    if mutant:
+        MUTANTS[mutant].break_()
     try:
         answers.send(act(*arguments))
     except Exception as error:  # noqa: BLE001 - whoever waits gets it

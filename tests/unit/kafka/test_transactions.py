@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from discovery.core.errors import TransactionError
+from discovery.core.errors import TransactionError, TransactionRefusedError
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import connect, patiently
 
@@ -42,14 +42,20 @@ def test_given_an_error_that_does_not_pass_when_tried_then_it_is_reported_at_onc
         calls.append(seconds)
         raise KafkaException(KafkaError(code))
 
-    with pytest.raises(TransactionError, match=said):
+    with pytest.raises(TransactionError, match=said) as caught:
         patiently(act, time.monotonic() + 60, "ask")
     assert len(calls) == 1
+    assert isinstance(caught.value, TransactionRefusedError) is (code != KafkaError.INVALID_TXN_STATE)
 
 
 def test_given_no_time_when_asked_then_nothing_is_tried() -> None:
     with pytest.raises(TransactionError, match="could not ask in time: no time was left"):
         patiently(lambda _: pytest.fail("it was tried"), time.monotonic() - 1, "ask")
+
+
+def test_given_no_time_left_of_an_option_when_asked_then_the_error_names_it() -> None:
+    with pytest.raises(TransactionError, match=r"could not ask in time \(transactionTimeout 10 s\): no time was left"):
+        patiently(lambda _: None, time.monotonic() - 1, "ask", limit=" (transactionTimeout 10 s)")
 
 
 class Lists:

@@ -18,7 +18,7 @@ def parsed(*, batch: bool = False, **more: str) -> SinkOptions:
 
 def test_given_the_least_options_when_parsed_then_the_defaults_hold() -> None:
     options = parsed()
-    assert (options.lanes, options.on_mismatch, options.topic) == (1, OnMismatch.KEEP_COMMITTED, "orders")
+    assert (options.lanes, options.on_mismatch, options.topic) == (1, OnMismatch.FAIL, "orders")
     assert (options.transaction_timeout_seconds, options.marker_topic) == (120.0, "__spark_sink_ledger")
     assert (options.group, options.control_group) == ("__spark_sink.orders-eu", "__spark_sink.orders-eu.ctl")
     assert options.transactional_id(2) == "orders-eu-2"
@@ -27,10 +27,6 @@ def test_given_the_least_options_when_parsed_then_the_defaults_hold() -> None:
 def test_given_names_in_lower_case_when_parsed_then_they_are_known_as_spark_lowers_them() -> None:
     options = parse_options({name.lower(): value for name, value in GOOD.items()} | {"onmismatch": "REWRITE"})
     assert (options.sink_id, options.on_mismatch) == ("orders-eu", OnMismatch.REWRITE)
-
-
-def test_given_several_lanes_when_parsed_then_a_mismatch_fails() -> None:
-    assert parsed(lanes="4").on_mismatch is OnMismatch.FAIL
 
 
 def test_given_what_spark_adds_when_parsed_then_it_is_passed_over() -> None:
@@ -46,8 +42,8 @@ def test_given_a_batch_write_when_parsed_then_each_write_is_a_sink_of_its_own() 
 def test_given_producer_options_of_the_jvm_when_parsed_then_librdkafka_gets_its_own_names() -> None:
     options = parse_options({
         **GOOD, "kafka.compression.type": "lz4", "kafka.linger.ms": "20", "kafka.acks": "all",
-        "kafka.buffer.memory": "33554432", "kafka.retries": "3", "kafka.max.request.size": "2000000",
-        "kafka.security.protocol": "ssl",
+        "kafka.buffer.memory": "33554432", "kafka.retries": "3", "kafka.max.block.ms": "60000",
+        "kafka.max.request.size": "2000000", "kafka.security.protocol": "ssl",
     })  # fmt: skip
     assert options.producer == {
         "compression.type": "lz4", "linger.ms": "20", "acks": "all", "queue.buffering.max.kbytes": "32768",
@@ -65,6 +61,7 @@ def test_given_dead_letters_when_parsed_then_their_topic_is_kept() -> None:
     [
         ({"sinkId": "a b"}, "sinkId: 'a b': use letters, digits"),
         ({"sinkId": ""}, "sinkId: empty; give it a value"),
+        ({"sinkId": "orders.ctl"}, "sinkId: 'orders.ctl' names the control group of another sink"),
         ({"lanes": "0"}, "lanes: '0' is not a whole number of 1 to 128"),
         ({"lanes": "129"}, "lanes: '129' is not a whole number of 1 to 128"),
         ({"lanes": "two"}, "lanes: 'two' is not a whole number"),
@@ -108,6 +105,11 @@ def test_given_a_missing_option_when_parsed_then_it_is_named(missing: str) -> No
 def test_given_a_batch_write_without_a_name_when_parsed_then_it_is_asked_for() -> None:
     with pytest.raises(ConfigError, match="writeId: required"):
         parsed(batch=True)
+
+
+def test_given_a_write_id_that_ends_as_a_control_group_when_parsed_then_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"writeId: 'w\.ctl' names the control group of another sink"):
+        parsed(batch=True, writeId="w.ctl")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,28 @@ SEEN = [
     (Failure.DATA_LOSS, "Some data may have been lost because they are not available in Kafka any more"),
     (Failure.DATA_LOSS, "discovery.core.errors.DataLossError: offsets 3..7 of events-0"),
     (Failure.DATA_LOSS, "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position"),
+    (
+        Failure.TRANSACTION,
+        "discovery.core.errors.TransactionError: could not commit orders-0 in time (transactionTimeout 120 s): out",
+    ),
+    (
+        Failure.TRANSACTION,
+        (
+            "Caused by: discovery.core.errors.TransactionError: could not commit orders-0: _FENCED; a later attempt"
+            " of this lane has begun"
+        ),
+    ),
+    (
+        Failure.CODE,
+        (
+            "discovery.core.errors.TransactionRefusedError: could not commit orders-0: Unknown topic; topic nowhere"
+            " does not exist: create it, or correct the column topic"
+        ),
+    ),
+    (
+        Failure.CODE,
+        "discovery.core.errors.SinkRefusedError: sinkId 'orders', lane 0: stale batch: batch 3",
+    ),
     (Failure.CODE, "UnknownTopicOrPartitionException: This server does not host this topic-partition."),
     (Failure.CODE, "ERROR This server does not host this topic-partition."),
     (Failure.KILLED, "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST"),
