@@ -16,10 +16,11 @@ from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
-_LARGEST, _RETENTION = "max.message.bytes", "offsets.retention.minutes"
+_LARGEST, _RETENTION, _POLICY = "max.message.bytes", "offsets.retention.minutes", "cleanup.policy"
 REPLICAS = 3
 LEAST_IN_SYNC = REPLICAS // 2 + 1
 """Of three replicas, those that must have a record before it counts: one broker may die, and none be wrong."""
+_SEGMENT_BYTES = 1 << 24
 _MANY_REPLICAS = 5
 """Of a topic that must be written to while any two brokers are dead: three of five must have a record."""
 
@@ -63,6 +64,8 @@ def make_topic(
     config = {
         "min.insync.replicas": str(replicas // 2 + 1),
         "cleanup.policy": "compact" if compacted else "delete",
+        # Only full segments are compacted, and who reads such a topic reads it from its beginning.
+        **({"segment.bytes": str(_SEGMENT_BYTES)} if compacted else {}),
     }
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
     try:
@@ -194,6 +197,14 @@ class TopicAdmin:
         left = max(0.1, deadline - time.monotonic())
         reported = broker_option(self._admin, _RETENTION, list(brokers), timeout_seconds=left, needs_one=False)
         return min((int(minutes) * 60 for minutes in reported.values() if minutes), default=None)
+
+    def cleanup_policy(self, topic: TopicName, *, timeout_seconds: float) -> str | None:
+        """Return what becomes of a topic's old records; None where it may not be asked.
+
+        Runs: driver; blocks <= timeout_seconds + 0.5.
+        """
+        reported = topic_option(self._admin, _POLICY, [topic], timeout_seconds=timeout_seconds, needs_one=False)
+        return reported.get(topic)
 
     def largest_records(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
         """Return `max.message.bytes` of each topic; one that may not be described is absent.

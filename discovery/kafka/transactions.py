@@ -30,7 +30,7 @@ _LEAST_SECONDS = 0.001
 _BUFFER_KILOBYTES = 65_536
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ and DESCRIBE on the marker topic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "; allow WRITE on the target, READ, WRITE and DESCRIBE on the marker topic",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "; allow WRITE on transactional ids that begin with the sinkId",
     KafkaError._FENCED: "; a later attempt of this lane has begun",  # noqa: SLF001 - a public name
 }

@@ -79,7 +79,8 @@ ROWS = (
     Row(
         "markerTopic",
         "__spark_sink_ledger",
-        "The topic whose committed offsets are the markers; nothing is written into it. Made when it is not there: "
+        "The topic whose committed offsets, and beyond their retention records, are the markers; compacted. "
+        "Made when it is not there: "
         "32 partitions (more with more lanes), 3 replicas. Name another one per cluster-wide naming rules.",
         (_LEAST, _UNFIT),
     ),

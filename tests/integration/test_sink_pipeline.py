@@ -1,18 +1,27 @@
 """The pipeline by source offsets on real brokers, without Spark."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pytest
 
 from discovery.core.errors import ConfigError, SinkRefusedError, TransactionError
 from discovery.core.model import TopicName
+from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import GroupNotes, Note
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.sink import operator as operate
+from discovery.spark.sink.checks import check_cluster
 from discovery.spark.sink.columns import LANE
-from discovery.spark.sink.ledger import transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.options import BY_OFFSET
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
+from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.preflight import forget
+from discovery.spark.sink.renewal import restore_offsets
 from tests.support.sink import Sink, committed_values
 
 pytestmark = pytest.mark.kafka
@@ -48,6 +57,7 @@ def rows(partition: int, offsets: range, *, lane: int = 0, keep: bool = True) ->
 @pytest.fixture
 def pipe(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Pipe:
     pipe = Pipe(kafka_cluster, tmp_path, sink_id=topic_name, topic=topic_name)
+    pipe.more = {BY_OFFSET: f"{pipe.source} "}
     kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
     kafka_cluster.create_topic(pipe.source, partitions=2, replication_factor=3)
     return pipe
@@ -61,7 +71,7 @@ def test_given_a_record_with_large_headers_when_copied_then_it_fails_or_becomes_
     batch = next(rows(0, range(2))).append_column("headers", headers)
     with pytest.raises(SinkRefusedError, match=f"record 0 of {pipe.source}-0 can never be written: it has 11000"):
         OffsetLane(pipe.plan(), pipe.source, "one", 0).write(iter([batch]))
-    pipe.more = {"onBadRecord": "dead-letter", "deadLetterTopic": dead}
+    pipe.more = {**pipe.more, "onBadRecord": "dead-letter", "deadLetterTopic": dead}
     assert OffsetLane(pipe.plan(), pipe.source, "one", 0).write(iter([batch])) == 2
     assert pipe.visible() == ["0.1"]
     assert committed_values(pipe.cluster.bootstrap_servers, dead) == ["0.0"]
@@ -117,3 +127,51 @@ def test_given_offsets_of_somebody_else_in_the_group_when_copied_then_it_is_refu
     notes.write(0, Note(1, ""), timeout_seconds=SECONDS)
     with pytest.raises(SinkRefusedError, match="was not committed by this sink"):
         pipe.copy(0, range(3))
+
+
+def expire(pipe: Pipe, *groups: str) -> SinkPlan:
+    """Let brokers forget offsets."""
+    plan = pipe.plan()
+    for group in groups:
+        TopicAdmin(plan.access).forget_group(group, timeout_seconds=SECONDS)
+    forget(plan.options)
+    return plan
+
+
+def test_given_offsets_that_expired_when_started_without_a_checkpoint_then_nothing_is_copied_again(pipe: Pipe) -> None:
+    pipe.copy(0, range(3))
+    pipe.copy(1, range(2))
+    options = pipe.plan().options
+    plan = expire(pipe, options.group, options.control_group)
+    check_cluster(plan)
+    restore_offsets(plan)
+    assert (pipe.copy(0, range(4)), pipe.copy(1, range(2))) == (1, 0)
+    assert pipe.visible() == ["0.0", "0.1", "0.2", "0.3", "1.0", "1.1"]
+
+
+def test_given_a_control_record_that_grows_old_when_started_then_it_is_renewed_before_it_expires(pipe: Pipe) -> None:
+    pipe.copy(0, range(3))
+    plan = expire(pipe)
+    ledger = SinkLedger(plan)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    ledger.write_control(replace(control, wall_seconds=control.wall_seconds - 4 * 86_400), timeout_seconds=SECONDS)
+    check_cluster(plan)
+    assert ledger.control(timeout_seconds=SECONDS) == replace(control, wall_seconds=ANY)
+    assert pipe.copy(0, range(3)) == 0
+
+
+def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_it_is_refused_not_copied_again(
+    pipe: Pipe,
+) -> None:
+    pipe.copy(0, range(3))
+    plan = expire(pipe, pipe.plan().options.group)
+    ledger = SinkLedger(plan)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    ledger.write_control(replace(control, is_recorded=False), timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="whether the partition was copied is open; restore the checkpoint"):
+        pipe.copy(0, range(5))
+    assert pipe.visible() == ["0.0", "0.1", "0.2"]
+    operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    assert pipe.copy(1, range(1)) == 1

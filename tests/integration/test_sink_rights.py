@@ -70,6 +70,8 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
     rule(cluster, USER, ResourceType.TOPIC, TOPIC, WRITE)
     refused_until_named(sink, f"topic {SINK_LEDGER_TOPIC}: Broker: Topic authorization failed; allow READ")
     rule(cluster, USER, ResourceType.TOPIC, SINK_LEDGER_TOPIC, READ, DESCRIBE, CREATE)
+    refused_until_named(sink, f"markerTopic: this login may not write to topic {SINK_LEDGER_TOPIC}; allow READ, WRITE")
+    rule(cluster, USER, ResourceType.TOPIC, SINK_LEDGER_TOPIC, WRITE)
     refused_until_named(sink, "sinkId: the brokers refuse transactional id 'orders-eu-preflight'; allow WRITE and DES")
     rule(cluster, USER, ResourceType.TRANSACTIONAL_ID, "orders-eu", WRITE, DESCRIBE, pattern=PREFIXED)
     refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")

@@ -20,7 +20,7 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.sink import operator as operate
-from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
 from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.writer import LaneWriter, Outcome
@@ -402,13 +402,93 @@ def test_given_lost_markers_when_written_then_it_is_refused_until_all_of_it_is_f
     TopicAdmin(plan.access).forget_group(plan.options.group, timeout_seconds=SECONDS)
     with pytest.raises(SinkRefusedError, match="markers lost: lane 0 had a marker that cannot have expired"):
         sink.write(1, ["b"])
-    TopicAdmin(plan.access).forget_group(plan.options.control_group, timeout_seconds=SECONDS)
-    forget(plan.options)
+    operate.reset(plan, timeout_seconds=SECONDS)
     with pytest.raises(SinkRefusedError, match="markers lost: the sink is new, or all about it has expired"):
         sink.write(1, ["b"])
     operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
     sink.confirm(sink.write(1, ["b"]))
     assert sink.visible() == ["a", "b"]
+
+
+def expire(sink: Sink) -> None:
+    """Let brokers forget all offsets of a sink, as they do after `offsets.retention.minutes`."""
+    options = sink.plan().options
+    for group in (options.group, options.control_group):
+        TopicAdmin(sink.plan().access).forget_group(group, timeout_seconds=SECONDS)
+    forget(options)
+
+
+def test_given_a_sink_idle_for_the_retention_when_started_again_then_it_goes_on_where_it_was(sink: Sink) -> None:
+    sink.lanes = 3
+    sink.confirm(*[sink.write(0, values, lane=lane) for lane, values in enumerate((["a"], ["b"], []))])
+    expire(sink)
+    sink.confirm(*[sink.write(1, values, lane=lane) for lane, values in enumerate((["c"], [], ["d"]))])
+    assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_still_finds_it(sink: Sink) -> None:
+    sink.lanes = 2
+    sink.write(0, ["a"], lane=0)
+    expire(sink)
+    reports = [sink.write(0, ["a"], lane=0), sink.write(0, ["b"], lane=1)]
+    assert [report.outcome for report in reports] == [Outcome.KEPT, Outcome.WRITTEN]
+    sink.confirm(*reports)
+    sink.confirm(*[sink.write(1, [value], lane=lane) for lane, value in enumerate("cd")])
+    expire(sink)
+    with pytest.raises(SinkRefusedError, match="stale batch"):
+        sink.write(0, ["a"], lane=0)
+    sink.query_id = "other"
+    with pytest.raises(SinkRefusedError, match="sinkId in use"):
+        sink.write(2, ["e"], lane=0)
+    assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def aged(sink: Sink, *, seconds: int = 0, is_recorded: bool = True) -> SinkLedger:
+    """Write the control record as one of so long ago, or as an earlier program wrote it."""
+    plan = sink.plan()
+    ledger = SinkLedger(plan)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    changed = replace(control, wall_seconds=control.wall_seconds - seconds, is_recorded=is_recorded)
+    ledger.write_control(changed, timeout_seconds=SECONDS)
+    forget(plan.options)
+    return ledger
+
+
+def test_given_a_control_record_that_grows_old_when_started_then_it_is_renewed_before_it_expires(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    ledger = aged(sink, seconds=4 * 86_400)
+    sink.plan()
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    assert time.time() - control.wall_seconds < 3_600
+    assert (control.batch_id, control.is_closed, control.query_id) == (0, False, sink.query_id)
+    sink.confirm(sink.write(1, ["b"]))
+    assert sink.visible() == ["a", "b"]
+
+
+def test_given_a_sink_of_an_earlier_program_when_started_then_its_markers_are_taken_over_unless_they_may_have_expired(
+    sink: Sink,
+) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    ledger = SinkLedger(sink.plan())
+    end(sink, ledger)
+    aged(sink, is_recorded=False)
+    options = sink.plan().options
+    assert ledger.recorded(timeout_seconds=SECONDS)[0].batch_id == 0
+    aged(sink, seconds=8 * 86_400, is_recorded=False)
+    TopicAdmin(sink.plan().access).forget_group(options.group, timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="markers lost"):
+        sink.write(5, ["b"])
+
+
+def end(sink: Sink, ledger: SinkLedger) -> None:
+    """Leave no records, as an earlier program did."""
+    transaction, deadline = recording(sink.plan()), until(SECONDS)
+    transaction.fence(deadline)
+    transaction.begin()
+    ledger.record(transaction, 0, sink.sink_id, None, deadline)
+    transaction.commit(deadline)
 
 
 def test_given_a_sink_when_looked_at_taken_over_and_reset_by_command_then_each_does_what_it_says(sink: Sink) -> None:

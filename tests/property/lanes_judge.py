@@ -125,6 +125,25 @@ def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> V
 
 
 @cache
+def newest(offset: Marker | None, record: Marker | None) -> Marker | None:
+    """Choose with `discovery.spark.sink.marker.newest`."""
+    both = [marker for marker in (offset, record) if marker is not None]
+    real = marker.newest(*({0: found.real()} for found in both)).get(0)
+    return next((found for found in both if found.real() == real), None)
+
+
+@cache
+def renewed(control: Control, markers: tuple[Marker | None, ...], day: int) -> Control:
+    """Renew the control record with `discovery.spark.sink.marker.renewed`."""
+    found = {number: known.real() for number, known in enumerate(markers) if known is not None}
+    if not found and not control.generation:
+        return control._replace(generation=1, lanes=control.lanes, day=day)
+    real = marker.renewed(control.real(), found, wall=day * DAY)
+    days = tuple(wall // DAY for wall in real.lane_walls)
+    return Control(real.batch_id, real.lanes, real.generation, day, days, control.run)
+
+
+@cache
 def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], day: int, run: int) -> Control:
     """Write the control record with `discovery.spark.sink.marker.advanced`."""
     found = {number: known.real() for number, known in enumerate(markers[: control.lanes]) if known is not None}

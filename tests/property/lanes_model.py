@@ -25,7 +25,9 @@ from tests.property.lanes_judge import (
     Verdict,
     advanced,
     may_have_run,
+    newest,
     real_judge,
+    renewed,
 )
 
 
@@ -64,6 +66,8 @@ class World:
     """And before that closes the record, so that no attempt is let in behind a fence."""
     marks_empty: bool = True
     """A lane without rows gets a marker where another execution of the batch may have had some for it."""
+    records_markers: bool = True
+    """Each marker is a record too, of which a start makes offsets again that have expired."""
 
 
 class Lane(NamedTuple):
@@ -81,6 +85,8 @@ class Lane(NamedTuple):
     pending: Marker | None = None
     """Committed, and not yet what a plain read returns."""
     marker: Marker | None = None
+    record: Marker | None = None
+    """The last marker as a record, which never expires."""
 
 
 class Attempt(NamedTuple):
@@ -225,8 +231,7 @@ def _starts(world: World, state: State) -> Steps:
     for number, lane in enumerate(state.lanes):
         if lane.marker is not None and lane.marker.day < state.day and not lane.pending:
             yield f"the marker of lane {number} expires", _with_lane(state, number, lane._replace(marker=None))
-    # Of a first batch nothing would be left that tells: the guarantee excludes a week of downtime inside it.
-    if state.control is not None and state.committed and state.control.day < state.day:
+    if state.control is not None and state.control.day < state.day:
         yield "the control record expires", state._replace(control=None)
 
 
@@ -250,7 +255,10 @@ def _begin(world: World, state: State) -> Steps:
     running = Running(begun=(0,) * _tasks(world, state), done=(False,) * _tasks(world, state))
     begun = state._replace(running=running)
     control = state.control
-    if control is None:
+    is_kept = world.records_markers and (control or any(lane.record for lane in state.lanes))
+    if is_kept and (control is None or control.day < state.day):
+        yield from _renewed(state)
+    elif control is None:
         if any(lane.marker or lane.pending for lane in state.lanes):
             yield "markers without a control record", _down(state)
             return
@@ -260,6 +268,28 @@ def _begin(world: World, state: State) -> Steps:
         yield "the batch begins", begun
     else:
         yield from _with_other_lanes(world, state, begun, control)
+
+
+def _renewed(state: State) -> Steps:
+    """A record that is gone or old: nobody is let in, every lane is fenced, and its last marker is an offset again."""
+    known = state.control or Control(-1, 1, 0, 0, ())
+    if known.lanes < CLOSED:
+        yield "the old record is closed", state._replace(control=known._replace(lanes=CLOSED + known.lanes))
+    elif not state.fenced:
+        if any(lane.prepared for lane in state.lanes):
+            return
+        fenced = state._replace(fenced=True)
+        for number in range(len(state.lanes)):
+            fenced = _initialised(fenced, number)
+        yield "every lane is fenced, to renew the record", fenced
+    elif not any(lane.prepared or lane.pending for lane in state.lanes):
+        last = [newest(lane.marker, lane.record) for lane in state.lanes]
+        lanes = tuple(
+            lane._replace(marker=marker and marker._replace(day=state.day))
+            for lane, marker in zip(state.lanes, last, strict=True)
+        )
+        control = renewed(known._replace(lanes=known.lanes % CLOSED), tuple(lane.marker for lane in lanes), state.day)
+        yield "the record is renewed", state._replace(lanes=lanes, control=control, fenced=False)
 
 
 def _with_other_lanes(world: World, state: State, begun: State, control: Control) -> Steps:
@@ -498,7 +528,7 @@ def _initialised(state: State, number: int) -> State:
         entry._replace(state="aborted") if (entry.lane, entry.state) == (number, "open") else entry
         for entry in state.ledger
     )
-    fenced = Lane(pending=lane.pending, marker=lane.marker)
+    fenced = Lane(pending=lane.pending, marker=lane.marker, record=lane.record)
     others = tuple(
         a._replace(current=False) if a.lane == number else a
         for a in state.attempts
@@ -526,6 +556,8 @@ def _completed(world: World, state: State, number: int) -> State:
         for entry in state.ledger
     )
     done = lane._replace(rows=None, offsets=None, prepared=False, ended=True, pending=lane.offsets or lane.pending)
+    if world.weeks:
+        done = done._replace(record=lane.offsets or lane.record)
     return _with_lane(state, number, done)._replace(visible=visible, ledger=ledger)
 
 

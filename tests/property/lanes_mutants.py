@@ -25,8 +25,9 @@ MUTANTS: Mapping[str, World] = {
     "more lanes, the first is not fenced in time": World(
         batches=((0, 1),), lanes=1, lanes_later=2, attempts=1, fences_all=False
     ),
+    "markers expire, and are no records": World(batches=ONE, attempts=1, weeks=1, records_markers=False),
     "an empty lane is neither fenced nor confirmed": World(
         batches=((0,),), lanes=2, attempts=1, is_shuffled=True, marks_empty=False
     ),
 }
-"""The six of the specification and four that were found later; each with a world in which it shows."""
+"""The six of the specification and five that were found later; each with a world in which it shows."""

@@ -17,6 +17,7 @@ SMALL = {
     "a checkpoint one batch older": World(batches=ONE, attempts=1, rolled_back=1),
     "a checkpoint two batches older": World(batches=ONE, attempts=1, rolled_back=2),
     "down for more than a week": World(batches=ONE, attempts=1, weeks=1),
+    "down for more than a week, two lanes": World(batches=((0, 1), (0,)), lanes=2, attempts=1, weeks=1),
     "two lanes, then one": World(lanes=2, lanes_later=1, attempts=1),
     "one lane, then two": World(lanes=1, lanes_later=2, attempts=1),
     "two lanes, a replay gives rows to the other": World(batches=((0,),), lanes=2, attempts=1, is_shuffled=True),

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.core.errors import StateError
-from discovery.spark.sink.marker import MAX_BYTES, MAX_LANES, Control, Fingerprint, Marker, advanced
+from discovery.spark.sink.marker import (
+    MAX_BYTES,
+    MAX_LANES,
+    Control,
+    Fingerprint,
+    Marker,
+    advanced,
+    newest,
+    renewed,
+)
 
 MARKER = Marker(
     query_id="q", batch_id=7, lanes=2, rows=3, fingerprint="00ff", attempt="1.0.9", wall_seconds=1_700_000_000,
@@ -44,7 +53,7 @@ def test_given_any_control_record_when_written_and_read_then_it_is_the_same(
 ) -> None:
     control = Control(
         query_id=query, batch_id=batch, lanes=lanes, generation=3, wall_seconds=9, lane_walls=tuple(walls),
-        run=query, kept=lanes, target=target,
+        run=query, kept=lanes, target=target, is_recorded=target is None,
     )  # fmt: skip
     assert Control.decode(control.encode(), where=WHERE) == control
 
@@ -60,7 +69,7 @@ def test_given_the_most_lanes_when_written_then_the_control_record_fits_a_broker
 def test_given_what_an_earlier_program_wrote_when_read_then_what_it_does_not_say_is_not_known() -> None:
     marker = json.loads(replace(MARKER, target="orders").encode())
     control = json.loads(replace(CONTROL, run="r", kept=2, target="orders").encode())
-    for later in ("o", "x", "k"):
+    for later in ("o", "x", "k", "d"):
         marker.pop(later, None)
         control.pop(later)
     assert Marker.decode(json.dumps(marker), where=WHERE) == MARKER
@@ -136,6 +145,32 @@ def test_given_a_confirmed_batch_when_advanced_then_only_lanes_with_markers_have
     after = advanced(CONTROL, query_id="q", batch_id=8, markers={1: replace(MARKER, wall_seconds=90)}, wall=100)
     assert (after.batch_id, after.lane_walls, after.wall_seconds) == (8, (5, 90), 100)
     assert advanced(CONTROL, query_id="q", batch_id=3, markers={}, wall=100).batch_id == 7
+
+
+def test_given_offsets_and_records_of_markers_when_compared_then_the_later_batch_of_the_later_generation_counts() -> (
+    None
+):
+    older, later = MARKER, replace(MARKER, batch_id=8)
+    assert newest({0: older, 1: later}, {0: later, 1: older, 2: older}) == {0: later, 1: later, 2: older}
+    assert newest({0: later}, {0: replace(older, generation=2)}) == {0: replace(older, generation=2)}
+
+
+def test_given_a_control_record_when_renewed_then_it_says_when_and_which_lanes_have_markers() -> None:
+    found = {0: replace(MARKER, batch_id=8), 1: replace(MARKER, generation=0)}
+    after = renewed(CONTROL, found, wall=100)
+    assert after == replace(CONTROL, wall_seconds=100, lane_walls=(100, 0), is_recorded=True)
+
+
+def test_given_no_control_record_when_renewed_then_the_last_markers_say_all_of_it() -> None:
+    unknown = Control(query_id="", batch_id=-1, lanes=1, generation=0, wall_seconds=0)
+    found = {
+        0: replace(MARKER, batch_id=8, generation=3),
+        1: replace(MARKER, generation=3),
+        2: replace(MARKER, lanes=4),
+    }
+    after = renewed(unknown, found, wall=100)
+    assert (after.query_id, after.batch_id, after.lanes, after.generation) == ("q", 7, 2, 3)
+    assert (after.wall_seconds, after.lane_walls, after.is_recorded) == (100, (100, 100), True)
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=20))

@@ -14,10 +14,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from discovery.core.model import parse_bootstrap_servers
+from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Access
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.jobs import dau_options, dau_query
 from discovery.spark.jobs.dau_kafka import kafka_writer
 from discovery.spark.jobs.dau_options import KafkaOutput
+from discovery.spark.sink.options import marker_group
 from spark_jobs import copy_topic as copy
 from spark_jobs import ip_visits
 from tests.support.helpers import produce
@@ -58,6 +62,11 @@ class Topics:
         """Leave what Spark finds after dying between the sink's commit and its own."""
         for name in ("0", ".0.crc"):
             (self.checkpoint / "commits" / name).unlink()
+
+    def expire_offsets(self) -> None:
+        """Leave what a partition leaves that was idle for `offsets.retention.minutes`."""
+        brokers = tuple(parse_bootstrap_servers(self.cluster.bootstrap_servers, option="test"))
+        TopicAdmin(Access({}, brokers)).forget_group(marker_group(self.target), timeout_seconds=30)
 
     def found(self) -> list[str]:
         return [str(value) for value in committed_values(self.cluster.bootstrap_servers, self.target)]
@@ -100,6 +109,11 @@ def test_given_an_exception_after_seven_events_when_restarted_even_without_its_c
     topics.put("later")
     finish(copy.start_query(session, options))
     assert topics.found() == [*events[:11], "later"]
+    topics.expire_offsets()
+    shutil.rmtree(topics.checkpoint)
+    topics.put("last")
+    finish(copy.start_query(session, options))
+    assert topics.found() == [*events[:11], "later", "last"]
 
 
 def test_given_records_with_headers_when_copied_then_headers_are_added_to_their_own(

@@ -12,13 +12,13 @@ from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefuse
 from discovery.core.model import BrokerAddress, ClusterId, TopicName
 from discovery.core.plural import counted
 from discovery.feed.base import FeedView, Interest, verdicts
-from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Transaction
+from discovery.kafka.topics import TopicAdmin, TopicShape
 from discovery.spark.sink.lanes import RETENTION_SECONDS, Refusal
-from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, fence_lanes, recording, until
 from discovery.spark.sink.marker import CLOSED, MAX_LANES, Control
 from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.renewal import current_control
 from discovery.spark.source.feeds import chosen_feed
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.start import is_living
@@ -31,6 +31,7 @@ _ENOUGH_BROKERS = 3
 _MORE_SECONDS = 0.3
 """How long more brokers are waited for, once one lives."""
 LEDGER_PARTITIONS = 32
+_RIGHTS = "READ, WRITE and DESCRIBE"
 
 
 def check_cluster(plan: SinkPlan) -> SinkPlan:
@@ -48,9 +49,11 @@ def check_cluster(plan: SinkPlan) -> SinkPlan:
     """
     admin = TopicAdmin(plan.access)
     largest = _check_topics(plan, admin)
-    _check_transactions(plan)
-    _begin_control(plan)
-    return replace(plan, largest_bytes=largest, retention_seconds=_retention_seconds(plan, admin))
+    # Whether timeout and id are admitted is found by asking.
+    recording(plan).fence(until(_ANSWER_SECONDS))
+    checked = replace(plan, largest_bytes=largest, retention_seconds=_retention_seconds(plan, admin))
+    _begin_control(checked)
+    return checked
 
 
 def _retention_seconds(plan: SinkPlan, admin: TopicAdmin) -> int:
@@ -122,41 +125,43 @@ def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
             raise ConfigError(f"{option}: topic {topic} does not exist; create it, or correct the name")
         if not admin.may_write(topic, timeout_seconds=_CONFIG_SECONDS):
             raise ConfigError(f"{option}: this login may not write to topic {topic}; allow WRITE on it")
-    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS, rights="READ and DESCRIBE")
+    shape = admin.shape(options.marker_topic, timeout_seconds=_ANSWER_SECONDS, rights=_RIGHTS)
     if shape is None:
         partitions = min(MAX_LANES, max(LEDGER_PARTITIONS, options.lanes))
         admin.create(options.marker_topic, partitions=partitions, timeout_seconds=_ANSWER_SECONDS)
-    elif shape.partitions < options.lanes:
+    else:
+        _check_ledger(options, shape, admin, brokers=len(plan.brokers))
+    if not admin.may_write(options.marker_topic, timeout_seconds=_CONFIG_SECONDS):
         raise ConfigError(
-            f"lanes: {options.lanes} are more than the {counted(shape.partitions, 'partition')} of "
-            f"{options.marker_topic}; add partitions to it, or use fewer lanes"
+            f"markerTopic: this login may not write to topic {options.marker_topic}; allow {_RIGHTS} on it"
         )
-    elif shape.replicas < _ENOUGH_BROKERS <= len(plan.brokers):
-        _log.warning(
-            "topic %s has %d replicas: one broker's loss may stop the sink; give it 3",
-            options.marker_topic, shape.replicas,
-        )  # fmt: skip
     named = [topic for topic in wanted.values() if topic is not None]
     return dict(admin.largest_records(named, timeout_seconds=_ANSWER_SECONDS))
 
 
-def _check_transactions(plan: SinkPlan) -> None:
-    """Whether timeout and id are admitted is found by asking, under an id that no lane has."""
-    options = plan.options
-    probe = Transaction(
-        plan.access,
-        transactional_id=f"{options.sink_id}-preflight",
-        topic=options.marker_topic,
-        timeout_seconds=options.transaction_timeout_seconds,
-        options=options.producer,
-    )
-    probe.fence(until(_ANSWER_SECONDS))
+def _check_ledger(options: SinkOptions, shape: TopicShape, admin: TopicAdmin, *, brokers: int) -> None:
+    policy = admin.cleanup_policy(options.marker_topic, timeout_seconds=_CONFIG_SECONDS)
+    if policy not in {None, "compact"}:
+        raise ConfigError(
+            f"markerTopic: topic {options.marker_topic} has cleanup.policy={policy}, so brokers would delete markers; "
+            "set it to compact, or name another topic"
+        )
+    if shape.partitions < options.lanes:
+        raise ConfigError(
+            f"lanes: {options.lanes} are more than the {counted(shape.partitions, 'partition')} of "
+            f"{options.marker_topic}; add partitions to it, or use fewer lanes"
+        )
+    if shape.replicas < _ENOUGH_BROKERS <= brokers:
+        _log.warning(
+            "topic %s has %d replicas: one broker's loss may stop the sink; give it 3",
+            options.marker_topic, shape.replicas,
+        )  # fmt: skip
 
 
 def _begin_control(plan: SinkPlan) -> None:
     """Write the first control record of a sink, or that of a new number of lanes."""
     options, ledger = plan.options, SinkLedger(plan)
-    control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
+    control = current_control(plan, ledger)
     if control is None:
         markers = ledger.markers(range(options.lanes), timeout_seconds=_ANSWER_SECONDS)
         if markers:
@@ -170,7 +175,14 @@ def _begin_control(plan: SinkPlan) -> None:
 
 
 def _first(options: SinkOptions) -> Control:
-    return Control(query_id="", batch_id=-1, lanes=options.lanes, generation=1, wall_seconds=int(time.time()))
+    return Control(
+        query_id="",
+        batch_id=-1,
+        lanes=options.lanes,
+        generation=1,
+        wall_seconds=int(time.time()),
+        is_recorded=options.is_recorded,
+    )
 
 
 def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
@@ -196,15 +208,3 @@ def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
             f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
             f"{counted(known, 'lane')} and is not complete; start once with lanes={known}, then change it"
         )
-
-
-def fence_lanes(plan: SinkPlan, lanes: int) -> None:
-    """End the open transactions of all lanes, and keep their holders from committing.
-
-    Raises:
-        TransactionError: a lane did not answer in time.
-
-    Runs: driver and operators' commands; blocks for about 0.1-0.6 s per lane.
-    """
-    for lane in range(lanes):
-        transaction_of(plan, lane).fence(until(_ANSWER_SECONDS))

@@ -20,6 +20,7 @@ from discovery.spark.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.public import with_lanes
+from discovery.spark.sink.renewal import restore_offsets
 from discovery.spark.sink.spark_writers import QUERY_ID, RUN_ID
 from discovery.spark.sink.stops import stoppable
 
@@ -108,12 +109,14 @@ def exactly_once_by_offset(
 
     Raises:
         ConfigError: an option is wrong or missing.
+        KafkaUnreachableError, TransactionError: what brokers have forgotten of its offsets could not be put back.
 
-    Runs: driver; the function once per micro-batch, blocking for the batch and its transactions.
+    Runs: driver; blocks as `prepare` does. The function once per micro-batch, for the batch and its transactions.
     """
-    parsed = parse_options(options).opened()
+    parsed = parse_options({**options, BY_OFFSET: f"{source_topic} "}).opened()
     if parsed.topic is None:
         raise ConfigError("topic: required; a pipeline has one target")
+    restore_offsets(prepare(parsed))
 
     def living() -> tuple[BrokerAddress, ...]:
         return prepare(parsed).brokers

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Collection, Mapping
 
+from discovery.kafka.kept import last_values
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink.marker import Control, Marker
 from discovery.spark.sink.options import control_group, marker_group
 from discovery.spark.sink.plan import SinkPlan
 
+_ANSWER_SECONDS = 30.0
 _CONTROL_PARTITION = 0
 _MOST_KEPT = 4
 _BATCH_BYTES = 1_000_000
@@ -28,7 +30,7 @@ class SinkLedger:
             stable: Wait for transactions that are open; False only to look, never to decide.
         """
         options = plan.options
-        self._options = options
+        self._options, self._access = options, plan.access
         self._markers = GroupNotes(
             plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
         )
@@ -91,7 +93,7 @@ class SinkLedger:
         self._control.write(_CONTROL_PARTITION, note, timeout_seconds=timeout_seconds)
 
     def attach(self, transaction: Transaction, lane: int, marker: Marker, deadline: float) -> None:
-        """Make a marker part of a transaction.
+        """Make a marker part of a transaction: as an offset, to be read at once, and as a record, which never expires.
 
         Raises:
             TransactionError: not taken.
@@ -99,7 +101,64 @@ class SinkLedger:
         Runs: workers; blocks until `deadline` at most.
         """
         note = Note(marker.offset, marker.encode())
+        if self._options.is_recorded:
+            self.record(transaction, lane, self._options.sink_id, note.text, deadline)
         transaction.attach(self._options.marker_topic, lane, note, self._markers.metadata, deadline)
+
+    def record(self, transaction: Transaction, lane: int, key: str, text: str | None, deadline: float) -> None:
+        """Make a record of the marker topic part of a transaction, None to end what is there under its key.
+
+        Raises:
+            TransactionError: no room before `deadline`.
+
+        Runs: workers and driver; as long as `Transaction.produce`.
+        """
+        transaction.produce(
+            self._options.marker_topic,
+            partition=lane,
+            key=key.encode(),
+            value=None if text is None else text.encode(),
+            headers=None,
+            deadline=deadline,
+        )
+
+    def recorded(self, *, timeout_seconds: float) -> Mapping[int, Marker]:
+        """Return the last marker of each lane as it was recorded, however long ago.
+
+        Raises:
+            StateError: what stands there is no marker.
+            TransactionError: not read to the end in time.
+
+        Runs: driver; reads a topic, <= timeout_seconds.
+        """
+        options = self._options
+        where = f"sinkId {options.sink_id!r}: record in {options.marker_topic}"
+        return {
+            lane: Marker.decode(text, where=f"{where}-{lane}")
+            for (lane, key), text in self.records(timeout_seconds=timeout_seconds).items()
+            if key == options.sink_id
+        }
+
+    def records(self, *, timeout_seconds: float, committed: bool = True) -> Mapping[tuple[int, str], str]:
+        """Return all that is recorded of this sink, by partition and key: under its id, and under its id and a slash.
+
+        Args:
+            timeout_seconds: Bounds it.
+            committed: Wait for open transactions; False only to see whether there is anything.
+
+        Raises:
+            TransactionError: not read to the end in time.
+
+        Runs: driver; reads a topic, <= timeout_seconds.
+        """
+        sink_id = self._options.sink_id
+        return last_values(
+            self._access,
+            self._options.marker_topic,
+            lambda key: key == sink_id or key.startswith(f"{sink_id}/"),
+            timeout_seconds=timeout_seconds,
+            committed=committed,
+        )
 
 
 def kept_ledger(plan: SinkPlan) -> SinkLedger:
@@ -144,6 +203,41 @@ def transaction_of(plan: SinkPlan, lane: int) -> Transaction:
         timeout_seconds=options.transaction_timeout_seconds,
         options={"message.max.bytes": _ANY_BYTES, "batch.size": str(_batch_bytes(plan)), **options.producer},
     )
+
+
+def recording(plan: SinkPlan) -> Transaction:
+    """Return a new producer for what a driver or an operator writes to the ledger, under an id that no lane has.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+
+    Runs: driver and operators' commands; connects in the background.
+    """
+    options = plan.options
+    return Transaction(
+        plan.access,
+        transactional_id=f"{options.sink_id}-preflight",
+        topic=options.marker_topic,
+        timeout_seconds=options.transaction_timeout_seconds,
+        options=options.producer,
+    )
+
+
+def fence_lanes(plan: SinkPlan, lanes: int) -> list[Transaction]:
+    """End the open transactions of all lanes, and keep their holders from committing.
+
+    Returns:
+        What fenced them, in order: a transaction of it fails once somebody else has begun in that lane.
+
+    Raises:
+        TransactionError: a lane did not answer in time.
+
+    Runs: driver and operators' commands; blocks for about 0.1-0.6 s per lane.
+    """
+    fences = [transaction_of(plan, lane) for lane in range(lanes)]
+    for fence in fences:
+        fence.fence(until(_ANSWER_SECONDS))
+    return fences
 
 
 def _batch_bytes(plan: SinkPlan) -> int:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from discovery.core.errors import StateError
@@ -22,7 +22,7 @@ CLOSED = 1_000
 """Added to the number of lanes while it is being changed, so that nobody's number fits and nobody is let in."""
 _MASK = 2**64 - 1
 _TEXTS = {"q", "h", "a", "o", "x"}
-_OPTIONAL = "oxk"
+_OPTIONAL = "oxkd"
 """Fields that earlier programs did not write."""
 
 
@@ -103,6 +103,8 @@ class Control:
     """How often a replay of this generation had other records than a lane had committed, which were kept."""
     target: str | None = None
     """As in the markers of the last batch."""
+    is_recorded: bool = False
+    """The last marker of each lane is a record of the marker topic too, or older than the last complete batch."""
 
     @property
     def known_lanes(self) -> int:
@@ -127,7 +129,7 @@ class Control:
         return _dump(
             q=self.query_id, b=self.batch_id, n=self.lanes, g=self.generation, t=self.wall_seconds,
             l=list(self.lane_walls), x=self.run, k=self.kept,
-            **({} if self.target is None else {"o": self.target}),
+            d=int(self.is_recorded), **({} if self.target is None else {"o": self.target}),
         )  # fmt: skip
 
     @classmethod
@@ -137,7 +139,7 @@ class Control:
         return cls(
             query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], generation=raw["g"], wall_seconds=raw["t"],
             lane_walls=tuple(raw["l"]), run=raw.get("x", ""), kept=raw.get("k", 0),
-            target=raw.get("o"),
+            target=raw.get("o"), is_recorded=bool(raw.get("d")),
         )  # fmt: skip
 
     def lane_wall(self, lane: int) -> int:
@@ -164,16 +166,57 @@ def advanced(
         max(control.lane_wall(lane), markers[lane].wall_seconds if lane in markers else 0)
         for lane in range(control.lanes)
     )
-    return Control(
+    return replace(
+        control,
         query_id=query_id,
         batch_id=max(control.batch_id, batch_id),
-        lanes=control.lanes,
-        generation=control.generation,
         wall_seconds=wall,
         lane_walls=walls,
         run=run,
         kept=control.kept + kept,
         target=target,
+    )
+
+
+def newest(*found: Mapping[int, Marker]) -> dict[int, Marker]:
+    """Return the last marker of each lane.
+
+    Runs: anywhere (pure).
+    """
+    last: dict[int, Marker] = {}
+    for markers in found:
+        for lane, marker in markers.items():
+            if lane not in last or (marker.generation, marker.batch_id) > (last[lane].generation, last[lane].batch_id):
+                last[lane] = marker
+    return last
+
+
+def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Control:
+    """Return the control record once every lane's last marker has been committed again, at `wall`.
+
+    Args:
+        control: As it was; generation 0: nobody knows any more, and the markers say it.
+        markers: The last one of each lane, read after all were fenced. One that is not there was never there, or is
+            older than the last complete batch.
+        wall: Epoch seconds.
+
+    Runs: anywhere (pure).
+    """
+    generation = control.generation or max(marker.generation for marker in markers.values())
+    current = {lane: marker for lane, marker in markers.items() if marker.generation == generation}
+    some = next(iter(current.values()), None)
+    lanes = some.lanes if some is not None and not control.generation else control.known_lanes
+    # Spark begins a batch when the one before it is complete.
+    complete = max((marker.batch_id - 1 for marker in current.values()), default=-1)
+    return replace(
+        control,
+        query_id=control.query_id or (some.query_id if some is not None else ""),
+        batch_id=max(control.batch_id, complete),
+        lanes=lanes,
+        generation=generation,
+        wall_seconds=wall,
+        lane_walls=tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes)),
+        is_recorded=True,
     )
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from discovery.core.errors import StateError, TransactionError
 from discovery.kafka.topics import TopicAdmin
-from discovery.spark.sink.checks import fence_lanes
-from discovery.spark.sink.ledger import SinkLedger
+from discovery.spark.sink.ledger import SinkLedger, fence_lanes, recording, until
 from discovery.spark.sink.marker import Control, Marker
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
@@ -133,6 +132,7 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
         generation=max([control.generation, *generations]) + 1,
         wall_seconds=int(time.time()),
         lane_walls=(),
+        is_recorded=True,
     )
     SinkLedger(plan).write_control(after, timeout_seconds=timeout_seconds)
     fence_lanes(plan, after.lanes)
@@ -151,7 +151,21 @@ def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:
     """
     before = look(plan, timeout_seconds=timeout_seconds)
     fence_lanes(plan, before.control.known_lanes if before.control else len(before.lanes))
+    _forget_records(plan, timeout_seconds)
     # Markers first: between the two a query finds them lost and writes nothing.
     for group in (plan.options.group, plan.options.control_group):
         TopicAdmin(plan.access).forget_group(group, timeout_seconds=timeout_seconds)
     forget(plan.options)
+
+
+def _forget_records(plan: SinkPlan, timeout_seconds: float) -> None:
+    ledger, deadline = SinkLedger(plan), until(timeout_seconds)
+    recorded = ledger.records(timeout_seconds=timeout_seconds)
+    if not recorded:
+        return
+    transaction = recording(plan)
+    transaction.fence(deadline)
+    transaction.begin()
+    for lane, key in recorded:
+        ledger.record(transaction, lane, key, None, deadline)
+    transaction.commit(deadline)

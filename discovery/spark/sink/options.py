@@ -111,6 +111,11 @@ class SinkOptions:
         """The group that holds the control record."""
         return control_group(self.sink_id)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether markers are records too; those of batch writes expire, or the topic would grow by each `writeId`."""
+        return self.write_id is None
+
     def transactional_id(self, lane: int) -> str:
         """Return the stable id of one lane."""
         return f"{self.sink_id}-{lane}"

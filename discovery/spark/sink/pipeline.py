@@ -19,6 +19,8 @@ from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink import hooks
 from discovery.spark.sink.columns import records
 from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.marker import Control
+from discovery.spark.sink.offsets import SourceOffset, record_key
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import Targets
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
-_VERSION = 1
 
 
 class OffsetLane:
@@ -46,6 +47,8 @@ class OffsetLane:
         self._topic_id = topic_id
         self._lane = lane
         self._limit_seconds = plan.options.transaction_timeout_seconds
+        self._ledger = SinkLedger(plan)
+        self._is_recorded = False
         self._notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
         self._targets = Targets(plan)
         self._committed: dict[int, int] = {}
@@ -72,7 +75,7 @@ class OffsetLane:
             transaction = transaction_of(self._plan, self._lane)
             transaction.fence(until(self._limit_seconds))
         with hooks.step(3, self._lane):
-            self._check_control()
+            self._is_recorded = self._checked_control().is_recorded
         deadline = until(self._limit_seconds)
         with hooks.step(5, self._lane):
             transaction.begin()
@@ -82,21 +85,30 @@ class OffsetLane:
         if not self._reached:
             return 0  # all of it is in the target already; a transaction of which nothing was sent needs no end
         with hooks.step(6, self._lane):
-            for partition, offset in self._reached.items():
-                note = Note(offset, json.dumps({"v": _VERSION, "t": self._topic_id}))
-                transaction.attach(self._source, partition, note, self._notes.metadata, deadline)
+            self._attach(transaction, deadline)
             hooks.point("step6.sent", self._lane)
             transaction.commit(deadline)
         return self._written
 
-    def _check_control(self) -> None:
+    def _attach(self, transaction: Transaction, deadline: float) -> None:
+        """As offsets, where Spark's start finds them, and as records, which never expire."""
+        sink_id = self._plan.options.sink_id
+        for partition, offset in self._reached.items():
+            one = SourceOffset(offset=offset, topic_id=self._topic_id, is_complete=self._is_recorded)
+            self._ledger.record(
+                transaction, self._lane, record_key(sink_id, self._source, partition), one.encode(), deadline
+            )
+            transaction.attach(self._source, partition, Note(offset, one.note()), self._notes.metadata, deadline)
+
+    def _checked_control(self) -> Control:
         """After the fence: a worker of a run with other lanes may have partitions that are another lane's now."""
-        control = SinkLedger(self._plan).control(timeout_seconds=self._limit_seconds)
+        control = self._ledger.control(timeout_seconds=self._limit_seconds)
         if control is None or control.lanes != self._plan.options.lanes:
             raise SinkRefusedError(
                 f"sinkId {self._plan.options.sink_id!r}: another run with another number of lanes has begun, or the "
                 "control record is gone; start the query again"
             )
+        return control
 
     def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
         names = batch.schema.names
@@ -134,7 +146,7 @@ class OffsetLane:
         """Return from where on a partition is not in the target yet; asked after the fence, so it is the last word."""
         note = self._notes.read([partition], timeout_seconds=self._limit_seconds).get(partition)
         if note is None:
-            return 0
+            return self._from_the_beginning(partition)
         where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
         try:
             topic_id = str(json.loads(note.text)["t"])
@@ -149,3 +161,14 @@ class OffsetLane:
                 "records; give the job another --sink-id to copy the new one"
             )
         return note.offset
+
+    def _from_the_beginning(self, partition: int) -> int:
+        """Of a partition without an offset nothing is in the target: unless it expired, which records would tell."""
+        options = self._plan.options
+        if self._is_recorded or (options.foreach_batch is not None and options.foreach_batch[0] > 0):
+            return 0
+        raise SinkRefusedError(
+            f"sinkId {options.sink_id!r}: group {options.group} has no offset of {self._source}-{partition}, the "
+            "checkpoint is new and the sink older than its records: whether the partition was copied is open; restore "
+            "the checkpoint, or run `kafka-discovery sink takeover` to copy it from where the query begins"
+        )

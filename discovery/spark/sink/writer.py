@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafka_discovery.sink")
 
+
 class Outcome(Enum):
     """How a lane's part of a batch ended."""
 
