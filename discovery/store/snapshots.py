@@ -66,12 +66,14 @@ class SnapshotStore:
         """Return the saved view that belongs here, or None; a broken file is logged and counts as none.
 
         A named source has its file. Otherwise it is the cluster given, else the one saved cluster that knows the most
-        of the configured addresses; a tie is no answer.
+        of the configured addresses; a tie is no answer. Where the cluster given is not the one of a named source's
+        file, its view is returned for the topic ids that were read, and is replaced by the first one saved.
         """
         saved = self._load_named() if self._path else self._load_shared(configured, cluster_id)
         if saved is None:
             return None
-        self._loaded, self._known = saved, saved.known_addresses
+        if cluster_id in {None, saved.snapshot.cluster_id}:
+            self._loaded, self._known = saved, saved.known_addresses
         return saved.snapshot
 
     def save(self, snapshot: Snapshot, addresses: Collection[BrokerAddress]) -> bool:

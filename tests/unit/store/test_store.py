@@ -121,6 +121,21 @@ def test_given_a_view_that_a_list_outvoted_when_the_new_one_is_kept_then_the_lis
     assert other.cluster_id == "one"
 
 
+@pytest.mark.parametrize("pin", ["two", None])
+def test_given_a_named_source_whose_cluster_id_was_changed_when_it_saves_then_the_new_view_replaces_the_old(
+    tmp_path: Path, pin: str | None
+) -> None:
+    first = SnapshotStore(tmp_path, source_id="dau")
+    first.save(replace(saved_view("one"), brokers=()), [address(1)])
+    store = SnapshotStore(tmp_path, source_id="dau")
+    store.load([address(2)], cluster_id=ClusterId(pin) if pin else None)
+    moved = replace(saved_view("two"), brokers=())
+    assert store.save(moved, [address(2)]) is (pin == "two"), "without a pin the saved view is one"
+    if pin:
+        saved = decode((tmp_path / "sources" / "dau.json").read_bytes())
+        assert saved == Saved(snapshot=moved, known_addresses=frozenset({address(2)})), "nothing is left of the old one"
+
+
 def test_given_a_second_process_without_a_name_when_it_saves_then_the_first_one_stays_the_writer(
     tmp_path: Path,
 ) -> None:
