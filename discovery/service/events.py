@@ -42,6 +42,8 @@ class Timeline:
         self._path: Path | None = None
         self._lines = 0
         """In the file; at twice the limit it is replaced by those that are kept."""
+        self._torn = False
+        """The last write may have ended within a line: the file is replaced at the next."""
 
     def open(self, path: Path) -> None:
         """Go on from what a file holds; a line that was not written to its end, or is damaged, is left out.
@@ -73,7 +75,7 @@ class Timeline:
         self._lines += len(new)
         if self._path is None:
             return
-        if self._lines > 2 * (self._kept.maxlen or 0):
+        if self._torn or self._lines > 2 * (self._kept.maxlen or 0):
             self._rewrite()
             return
         try:
@@ -92,12 +94,14 @@ class Timeline:
         assert self._path is not None  # noqa: S101 - ensured by the callers
         try:
             write_atomically(self._path, b"".join(map(_line, self._kept)))
-            self._lines = len(self._kept)
+            self._lines, self._torn = len(self._kept), False
         except OSError as error:
             self._complain(error)
 
     def _complain(self, error: OSError) -> None:
-        _log.warning("events_not_written", path=str(self._path), error=str(error), consequence="they end with us")
+        self._torn = True
+        consequence = "they are written with the next ones"
+        _log.warning("events_not_written", path=str(self._path), error=str(error), consequence=consequence)
 
 
 def _line(happening: Happening) -> bytes:

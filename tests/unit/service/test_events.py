@@ -1,5 +1,6 @@
 """Events outlive the process: their file goes on from the last number, and damage costs the damaged lines alone."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,21 @@ def test_given_a_disk_that_takes_nothing_when_added_then_events_are_kept_in_memo
     timeline = opened(tmp_path / "file" / "e")
     timeline.add([event("a")], wall=0.0)
     assert sentences(timeline) == ["a"]
+
+
+def test_given_a_disk_that_takes_half_a_line_when_the_next_is_added_then_both_are_there_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "e"
+    timeline = opened(path)
+    timeline.add([event("a")], wall=0.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 9, hard))
+    try:
+        timeline.add([event("b")], wall=0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not path.read_bytes().endswith(b"\n"), "the line is torn"
+    timeline.add([event("c")], wall=0.0)
+    timeline.add([event("d")], wall=0.0)
+    assert sentences(opened(path)) == ["a", "b", "c", "d"]
