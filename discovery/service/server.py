@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -102,7 +103,7 @@ async def serve(
 
     Runs: the main thread; returns within 5 s of the signal.
     """
-    seen = await in_thread(service.look)  # a change while we start must not be missed
+    seen = await in_thread(partial(service.look, service.settings))  # a change since they were read must not be missed
     stop = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
     _on_signals(service, stop, tasks)

@@ -247,15 +247,18 @@ class Service:
         """Return what probes need to know, from memory."""
         return [_health(hub.cluster) for hub in self._hubs.values()]
 
-    def look(self) -> object:
+    def look(self, settings: Settings | None = None) -> object:
         """Return what equals an earlier answer while a reload would bring nothing new: settings and files' contents.
+
+        Args:
+            settings: Those that were read already; None: read them again.
 
         Runs: a worker thread; reads the files.
         """
         if self._reload_from is None:
             return None
         try:
-            new = self._reload_from().settings
+            new = settings or self._reload_from().settings
             return new, fingerprints(new)
         except (DiscoveryError, OSError) as error:
             return str(error)

@@ -162,3 +162,29 @@ def test_given_a_start_that_hangs_when_asked_to_end_then_the_service_answers_unt
 
     asyncio.run(serve(service, on_listening=lambda *_: threading.Timer(0.2, end).start()))
     assert time.monotonic() - seen[0] < 5
+
+
+class Ending(FeedMaker):
+    """Makes loops; the one of `b` orders the end of the service when it is to begin."""
+
+    __slots__ = ()
+
+    def __call__(self, settings: Any, policy: Any, **more: Any) -> EmbeddedFeed:
+        if more["state_dir"] is not None and more["name"] == "b":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().__call__(settings, policy, **more)
+
+
+def test_given_a_configuration_that_changed_before_the_first_look_when_serving_then_it_comes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discovery.service.server._LOOK_SECONDS", 0.01)
+    ports: dict[str, Any] = {"api": {"port": 0}, "probes": {"port": 0}}
+    changed = settings_of({"a": A, "b": B}, tmp_path, **ports)
+    service = Service(
+        Effective(settings=settings_of({"a": A}, tmp_path, **ports), origins={}),
+        clock=SystemClock(),
+        maker=maker_over(FakeNetwork(), Ending),
+        reload_from=lambda: Effective(settings=changed, origins={}),
+    )
+    asyncio.run(asyncio.wait_for(serve(service, on_listening=lambda *_: None), 20))
