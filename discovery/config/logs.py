@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ _PLAIN = "\x1b[0m"
 _NEEDS_QUOTES = re.compile(r"[\s=\"']|^$")
 _FOLD_SECONDS = 10.0
 _MOST_LINES = 1_000
-"""Different lines that are distinguished within that time."""
+"""Different events that are distinguished within that time."""
 _PASSING = frozenset({"cycle", "generation"})
+_WHOSE = ("cluster", "source")
+"""Facts that tell loops apart; they take turns."""
 _NOTHING: Mapping[str, Any] = {}
 _LOGGINGS_OWN = frozenset({"exc_info", "stack_info", "stacklevel"})
 
@@ -114,57 +117,102 @@ class _Lines(logging.Formatter):
 
 
 class FoldingHandler(logging.StreamHandler[TextIO]):
-    """Writes a line once in `_FOLD_SECONDS`; what repeats meanwhile is one line more at their end, with its number."""
+    """Writes a line that repeats once, and within twice `_FOLD_SECONDS` once more with its number.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write here; `clock` gives seconds."""
+    Only an uninterrupted run is folded: another line of the same event ends it, so that a state that returns is shown.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
+        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+    ) -> None:
+        """Write here; `clock` gives seconds, `timer` calls after as many."""
         super().__init__(stream)
         self._clock = clock
-        self._seen: dict[object, _Repeats] = {}
+        self._make_timer = timer
+        self._timer: threading.Timer | None = None
+        """Goes off when the first repeats are due; needed where nothing else is logged until then."""
+        self._runs: dict[object, _Run] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`; the handler's lock is held."""
         now = self._clock()
         self._write_overdue(now)
-        key = _said(record)
-        if (repeats := self._seen.get(key)) is not None:
-            repeats.times, repeats.last = repeats.times + 1, record
+        key, said = _event(record), _said(record)
+        run = self._runs.get(key)
+        if run is not None and run.said == said:
+            run.times, run.last = run.times + 1, record
+            if self._timer is None or not self._timer.is_alive():  # that of a parent process ended with the fork
+                self._arm(now)
             return
-        if len(self._seen) < _MOST_LINES:
-            self._seen[key] = _Repeats(began=now)
+        if run is not None:
+            self._end(key)
+        if len(self._runs) < _MOST_LINES:
+            self._runs[key] = _Run(said=said, began=now)
         super().emit(record)
 
     def close(self) -> None:
         """See `logging.Handler`: writes what is still held back."""
         with self.lock or contextlib.nullcontext():
             self._write_overdue(float("inf"))
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         super().close()
 
+    def _arm(self, now: float) -> None:
+        due = [run.began + _FOLD_SECONDS for run in self._runs.values() if run.times]
+        self._timer = self._make_timer(max(0.0, min(due) - now), self._go_off) if due else None
+        if self._timer is not None:
+            self._timer.daemon = True
+            with contextlib.suppress(RuntimeError):  # no thread to be had: the next line writes them
+                self._timer.start()
+
+    def _go_off(self) -> None:
+        """Runs: the timer's thread."""
+        with self.lock or contextlib.nullcontext():
+            if self._timer is not None:  # else closed meanwhile
+                now = self._clock()
+                self._write_overdue(now)
+                self._arm(now)
+
     def _write_overdue(self, now: float) -> None:
-        for key in [key for key, one in self._seen.items() if now - one.began >= _FOLD_SECONDS]:
-            repeats = self._seen.pop(key)
-            if (last := repeats.last) is not None:
-                last.msg, last.args = f"{last.getMessage()} repeated={repeats.times}", None
-                last.facts = {**getattr(last, "facts", _NOTHING), "repeated": repeats.times}
-                super().emit(last)
+        for key in [key for key, run in self._runs.items() if now - run.began >= _FOLD_SECONDS]:
+            self._end(key)
+
+    def _end(self, key: object) -> None:
+        run = self._runs.pop(key)
+        if (last := run.last) is not None:
+            last.msg, last.args = f"{last.getMessage()} repeated={run.times}", None
+            last.facts = {**getattr(last, "facts", _NOTHING), "repeated": run.times}
+            super().emit(last)
 
 
 @dataclass(slots=True)
-class _Repeats:
-    """One line that was written."""
+class _Run:
+    """A line that was written, and its repeats."""
 
+    said: object
     began: float
     times: int = 0
     last: logging.LogRecord | None = None
 
 
+def _event(record: logging.LogRecord) -> object:
+    """Return what a line tells the present state of: an event of one loop."""
+    facts = getattr(record, "facts", _NOTHING)
+    return (record.name, str(getattr(record, "event", record.msg)), *(repr(facts.get(name)) for name in _WHOSE))
+
+
 def _said(record: logging.LogRecord) -> object:
-    """Return what makes two lines the same: all but when they were written, and in which turn."""
+    """Return what makes two lines of an event the same: all but when they were written, and in which turn."""
     facts = getattr(record, "facts", None)
     if facts is None:
-        return (record.name, record.levelno, record.getMessage(), repr(record.exc_info))
+        return (record.levelno, record.getMessage(), repr(record.exc_info))
     rest = sorted((name, repr(value)) for name, value in facts.items() if name not in _PASSING)
-    return (record.name, getattr(record, "event", ""), repr(record.exc_info), *rest)
+    return (repr(record.exc_info), *rest)
 
 
 def configure_logging(
