@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -21,6 +22,8 @@ from discovery.doctor.inputs import described
 from discovery.feed.service_client import ServiceSilentError
 
 EXIT = {"safe": 0, "not": 1, "unknown": 4}
+MOST_LISTS_BYTES = 14 * 1024
+"""In an address; 2 KiB of what a service reads (`api.header_max_bytes`) are for the other parameters and the token."""
 _STYLES = {"✗": "bold red", "!": "yellow", "?": "yellow", "✓": "bold green", "·": "", "→": "cyan"}
 
 
@@ -63,6 +66,7 @@ def removal(
     others = _read(lists) if lists is not None else None
     given = parse_lists(others, option="--lists") if others is not None else {}
     if bootstrap is None and properties is None:
+        _refuse_large(lists, others or "")
         clients = {"lists": others, "assume_no_other_clients": assume_no_other_clients}
         document = _of_service(service, brokers, timeout, temporary=temporary, verifies=verify_done, clients=clients)
     else:
@@ -129,6 +133,14 @@ def _read(lists: Path) -> str:
         return lists.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--lists: {lists} cannot be read: {error}; name a text file") from error
+
+
+def _refuse_large(lists: Path | None, text: str) -> None:
+    if (size := len(quote(text, safe=""))) > MOST_LISTS_BYTES:
+        raise ConfigError(
+            f"--lists: {lists} takes {size} bytes in a request, and a service reads at most {MOST_LISTS_BYTES};"
+            " use --bootstrap instead of a service: it has no limit"
+        )
 
 
 def _show(document: Mapping[str, Any]) -> None:
