@@ -46,10 +46,10 @@ class Prover(Protocol):
         ...
 
     async def prove(self, address: BrokerAddress, resolved: Resolved, cluster_id: ClusterId) -> str | None:
-        """Ask whoever listens where clients would be led to for its cluster id; None: it is right, else why not.
+        """Find out whether the broker where clients would be led to is one of this cluster; None: it is, else why not.
 
         Raises:
-            OSError: nobody could be asked, for want of descriptors on this side.
+            OSError: it does not accept connections, or descriptors are short on this side.
         """
         ...
 

@@ -4,7 +4,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -145,9 +145,7 @@ class KafkaProver:
     def __init__(self, options: ClientOptions, policy: Policy) -> None:
         protocol = str(options.connection.get("security.protocol", "")).upper()
         self._connection = options.connection if protocol in {"SSL", "SASL_SSL"} else None
-        # Asked by number, a broker cannot show that name in its certificate: `prove` looks at it with the name.
-        by_number = {**options.librdkafka, "ssl.endpoint.identification.algorithm": "none"}
-        self._vetter = LibrdkafkaVetter(replace(options, librdkafka=by_number) if self._connection else options, policy)
+        self._vetter = LibrdkafkaVetter(options, policy)
         self._policy = policy
         self._resolver = Resolver()
 
@@ -170,8 +168,14 @@ class KafkaProver:
         return Resolved(family, (host, port))
 
     async def prove(self, address: BrokerAddress, resolved: Resolved, cluster_id: ClusterId) -> str | None:
-        """See `Prover.prove`; asked by number, for another lookup of the name might lead elsewhere."""
-        outcome = await in_thread(lambda: self._vet(BrokerAddress(*resolved.address)))
+        """See `Prover.prove`.
+
+        Plain listeners are asked by number, for another lookup of the name might lead elsewhere. Behind TLS the name is
+        asked: routers by SNI need it, and no login goes to who has not shown it. Where names are checked, the number
+        must show it too.
+        """
+        asked = BrokerAddress(*resolved.address) if self._connection is None else address
+        outcome = await in_thread(lambda: self._vet(asked))
         if outcome is not None and outcome.tcp_only and exhausted():
             raise OSError(errno.EMFILE, OUT_OF)
         if outcome is None or outcome.tcp_only:

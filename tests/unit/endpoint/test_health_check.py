@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from discovery.config.client.options import map_client_options
+from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
 from discovery.endpoint.health_check import certificate, is_answering
 from discovery.endpoint.make import KafkaProver
@@ -68,6 +69,71 @@ def test_given_a_listener_that_wants_a_certificate_when_checked_then_it_gets_nam
     asyncio.run(main())
     assert set(listener.names) == {"localhost"}
     assert listener.logins == (0 if form == "none" else 3)
+
+
+class Stranger(Listener):
+    """A TLS listener with a certificate of the same authority, made out to another name; keeps what it receives."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        super().__init__(authority)
+        self.received = b""
+        authority.issue_cert("kafka.example.com").configure_cert(self.context)
+        self.context.verify_mode = ssl.CERT_NONE
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.received += await reader.read(100)
+        writer.close()
+
+
+@pytest.mark.parametrize("algorithm", ["https", "none"])
+def test_given_a_broker_behind_tls_when_proved_then_it_is_asked_by_name_and_a_stranger_receives_no_login(
+    algorithm: str,
+) -> None:
+    authority = trustme.CA()
+    listener = Stranger(authority)
+    options = map_client_options(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+            "ssl.ca.pem": authority.cert_pem.bytes().decode(),
+            "ssl.endpoint.identification.algorithm": algorithm,
+        }
+    )
+
+    async def main() -> str | None:
+        server = await asyncio.start_server(listener.talk, "127.0.0.1", 0, ssl=listener.context)
+        resolved = Resolved(socket.AF_INET, server.sockets[0].getsockname()[:2])
+        name = BrokerAddress("localhost", resolved.address[1])
+        why = await KafkaProver(options, Policy()).prove(name, resolved, ClusterId("one"))
+        server.close()
+        return why
+
+    why = asyncio.run(main())
+    assert set(listener.names) == {"localhost"}, "a router by SNI finds the broker"
+    if algorithm == "https":
+        assert "is not made out to localhost" in str(why)
+        assert listener.received == b""
+
+
+def test_given_a_plain_listener_when_proved_then_the_address_is_asked_that_clients_are_led_to() -> None:
+    asked: list[bool] = []
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(True)
+        writer.close()
+
+    async def main() -> str | None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        resolved = Resolved(socket.AF_INET, server.sockets[0].getsockname()[:2])
+        elsewhere = BrokerAddress("name.invalid", resolved.address[1])
+        why = await KafkaProver(map_client_options({}), Policy()).prove(elsewhere, resolved, ClusterId("one"))
+        server.close()
+        return why
+
+    assert "refused" in str(asyncio.run(main()))
+    assert asked
 
 
 def test_given_a_process_out_of_descriptors_when_a_broker_is_checked_then_it_is_not_blamed() -> None:
