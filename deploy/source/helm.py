@@ -84,7 +84,7 @@ SCHEMA = {
         extraVolumes=_OBJECTS,
         extraVolumeMounts=_OBJECTS,
         service=_closed(enabled=_FLAG),
-        networkPolicy=_closed(enabled=_FLAG, monitoringNamespace=_NAMED, egressPorts=_OBJECTS),
+        networkPolicy=_closed(enabled=_FLAG, monitoringNamespace=_NAMED, egressPorts={**_OBJECTS, "minItems": 1}),
         podDisruptionBudget=_closed(enabled=_FLAG, maxUnavailable={"type": ["integer", "string"]}),
         monitoring=_closed(enabled=_FLAG, labels=_TEXTS, runbookUrl=_TEXT),
     ),

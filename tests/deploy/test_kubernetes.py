@@ -148,6 +148,7 @@ def test_given_the_charts_values_when_held_against_its_schema_then_they_pass_and
     jsonschema.validate(values, schema)
     mistakes: list[dict[str, Any]] = [
         {"tolerance": []}, {"persistence": {"storage": "much"}}, {"image": ""}, {"monitoring": {"on": True}},
+        {"networkPolicy": {"egressPorts": []}},
     ]  # fmt: skip
     for wrong in mistakes:
         with pytest.raises(jsonschema.ValidationError):
