@@ -131,11 +131,14 @@ _WANTED = {
     "prometheusrule": ".Values.monitoring.enabled",
     "configmap-sidecar": "",
 }
-_NO_SECRETS = r"""{{- $secret := `(?im)^[^#\n]*(password|jaas\.config|keystore\.key|client\.secret)"?[ \t]*=` }}
+_NO_SECRETS = (
+    r"{{- $secret := `(?im)^[ \t]*([^#\s][^\n]*)?"
+    r"""(password|passphrase|jaas\.config|oauthbearer\.config|keystore\.key|key\.pem|client\.secret)["']?[ \t]*=` }}
 {{- if or (regexMatch $secret .Values.config) (regexMatch $secret .Values.sidecarConfig) }}
 {{- fail "config: a credential would be in a ConfigMap; mount a Secret by extraVolumes, name it by <option>_file" }}
 {{- end }}
 """
+)
 _HELPERS = """\
 {{- define "kafka-discovery.fullname" -}}
 {{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
