@@ -165,8 +165,14 @@ spec:
   - name: status
     image: {{ .Values.image | quote }}
     imagePullPolicy: {{ .Values.imagePullPolicy | quote }}
-    args: [status, --url, "https://{{ include "kafka-discovery.fullname" . }}:9463",
-           --token-file, /run/secrets/token/token, --ca-file, /run/secrets/tls/tls.crt]
+    command:
+    - /bin/sh
+    - -c
+    - |
+      ca=/run/secrets/tls/ca.crt
+      [ -s "$ca" ] || ca=/run/secrets/tls/tls.crt  # a certificate that signs itself
+      exec kafka-discovery status --url "$0" --token-file /run/secrets/token/token --ca-file "$ca"
+    - "https://{{ include "kafka-discovery.fullname" . }}.{{ .Release.Namespace }}:9463"
     securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
     volumeMounts:
     - {name: token, mountPath: /run/secrets/token, readOnly: true}
@@ -174,7 +180,10 @@ spec:
   volumes:
   - {name: token, secret: {secretName: {{ .Values.tokenSecret | quote }}}}
   - name: tls
-    secret: {secretName: {{ .Values.tlsSecret | quote }}, items: [{key: tls.crt, path: tls.crt}]}
+    secret:
+      secretName: {{ .Values.tlsSecret | quote }}
+      optional: true  # ca.crt is not in every one
+      items: [{key: ca.crt, path: ca.crt}, {key: tls.crt, path: tls.crt}]
 {{- end }}
 """
 

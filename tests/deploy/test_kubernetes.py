@@ -131,6 +131,7 @@ def rendered(text: str) -> str:
     body = re.sub(r"^\{\{-.*\}\}\n", "", body, flags=re.MULTILINE)
     body = re.sub(r"\{\{ \.Values\.persistence\.existingClaim .*\}\}", f"{k8s.NAME}-state", body)
     body = re.sub(r'\{\{ (include "kafka-discovery.fullname" \.|\.Release\.Name \| quote) \}\}', k8s.NAME, body)
+    body = body.replace("{{ .Release.Namespace }}", "ns")
     body = re.sub(r"\{\{ merge .*\}\}", "{}", body)
     return re.sub(r"\{\{ (\.Values[\w.]*) \| \w+ \}\}", lambda found: yaml_of(found[1]), body)
 
@@ -153,6 +154,24 @@ def test_given_the_charts_values_when_held_against_its_schema_then_they_pass_and
     for wrong in mistakes:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**values, **wrong}, schema)
+
+
+@pytest.mark.parametrize("authority", ["", "PEM"])
+def test_given_the_charts_test_when_it_runs_then_it_trusts_the_authority_if_the_secret_has_one(
+    tmp_path: Path, authority: str
+) -> None:
+    """The shell of the pod, with `echo` in the place of the program."""
+    pod = yaml.safe_load(rendered((CHART / "templates/tests/status.yaml").read_text(encoding="utf-8")))
+    (secret,) = [volume["secret"] for volume in pod["spec"]["volumes"] if volume["name"] == "tls"]
+    assert secret["optional"], "else a secret without an authority could not be mounted"
+    assert {item["key"] for item in secret["items"]} == {"ca.crt", "tls.crt"}, "and no key"
+    (tmp_path / "tls.crt").write_text("PEM")
+    (tmp_path / "ca.crt").write_text(authority)
+    shell, option, script, *words = pod["spec"]["containers"][0]["command"]
+    script = script.replace("/run/secrets/tls", str(tmp_path)).replace("kafka-discovery", "echo")
+    said = subprocess.run([shell, option, script, *words], capture_output=True, text=True, check=True, timeout=60)
+    assert f"--ca-file {tmp_path}/{'ca.crt' if authority else 'tls.crt'}" in said.stdout
+    assert "--url https://kafka-discovery.ns:9463" in said.stdout
 
 
 EVERY = {
