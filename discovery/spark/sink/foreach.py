@@ -55,7 +55,7 @@ class _Written:
             yield
         except BaseException:
             with self._lock:
-                del self._last[sink_id]
+                self._last.pop(sink_id, None)
                 self.run = uuid.uuid4().hex
             raise
 
