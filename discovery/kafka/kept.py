@@ -16,12 +16,18 @@ from discovery.kafka.transactions import Access, patiently
 
 _POLL_SECONDS = 0.1
 _AT_ONCE = 1_000
-_GROUP = "kafka-discovery-sink"
-"""A consumer has to name one; nothing is ever committed under it."""
+_NOT_YET_KNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 - public
+"""Of a topic that exists: it was made a moment ago, and this broker has not heard of it."""
 
 
 def last_values(
-    access: Access, topic: TopicName, wanted: Callable[[str], bool], *, timeout_seconds: float, committed: bool = True
+    access: Access,
+    topic: TopicName,
+    wanted: Callable[[str], bool],
+    *,
+    group: str,
+    timeout_seconds: float,
+    committed: bool = True,
 ) -> Mapping[tuple[int, str], str]:
     """Return the last value by partition and key; a key whose last value is null is absent.
 
@@ -32,19 +38,20 @@ def last_values(
         access: How the brokers are reached.
         topic: Exists.
         wanted: Which keys are kept in memory.
+        group: A consumer has to name one that it may use; nothing is committed under it.
         timeout_seconds: Bounds it all.
         committed: False: do not wait; what is returned may yet be aborted.
 
     Raises:
         ConfigError: librdkafka refuses a property, or the topic may not be read.
-        TransactionError: not at the end in time.
+        TransactionError: not at the end in time, or brokers do not say what the topic has.
 
     Runs: driver and operators' commands; blocks <= timeout_seconds.
     """
     deadline = time.monotonic() + timeout_seconds
     ends = _ends(access, topic, deadline)
     found: dict[tuple[int, str], str] = {}
-    consumer = _consumer(access, committed=committed)
+    consumer = _consumer(access, group, committed=committed)
     consumer.assign([RawTopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
     while ends:
         if time.monotonic() >= deadline:
@@ -78,22 +85,35 @@ def _take_in(
 def _ends(access: Access, topic: TopicName, deadline: float) -> dict[int, int]:
     """Return the high watermark of each partition that ever had a record."""
     admin = AdminClient(access.properties(), logger=QuietLog())
-    known: Any = patiently(lambda left: admin.list_topics(topic, timeout=left), deadline, f"look for topic {topic}")
+
+    def look(left: float) -> list[int]:
+        found: Any = admin.list_topics(topic, timeout=left)
+        known = found.topics[topic]
+        if known.error is not None:
+            # Not to be taken for a topic without partitions: then nothing was ever recorded.
+            raise KafkaException(known.error)
+        return list(known.partitions)
+
+    numbers: list[int] = patiently(look, deadline, f"look for topic {topic}", passes=_passes)
     latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {RawTopicPartition(topic, number): latest for number in known.topics[topic].partitions}
+    asked = {RawTopicPartition(topic, number): latest for number in numbers}
 
     def ask(left: float) -> dict[int, int]:
         answered = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left)
         return {place.partition: future.result(left).offset for place, future in answered.items()}
 
-    ends: dict[int, int] = patiently(ask, deadline, f"find the end of topic {topic}")
+    ends: dict[int, int] = patiently(ask, deadline, f"find the end of topic {topic}", passes=_passes)
     return {number: end for number, end in ends.items() if end > 0}
 
 
-def _consumer(access: Access, *, committed: bool) -> Any:
+def _passes(error: KafkaError) -> bool:
+    return may_pass(error) or error.code() in _NOT_YET_KNOWN
+
+
+def _consumer(access: Access, group: str, *, committed: bool) -> Any:
     properties = {
         **access.properties(),
-        "group.id": _GROUP,
+        "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed" if committed else "read_uncommitted",

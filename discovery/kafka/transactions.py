@@ -423,7 +423,14 @@ def _failed(error: KafkaError, what: str) -> TransactionError:
     return kind(f"{what}{error.str()}{_HINTS.get(error.code(), '')}")
 
 
-def patiently(act: Callable[[float], Any], deadline: float, what: str, *, limit: str = "") -> Any:
+def patiently(
+    act: Callable[[float], Any],
+    deadline: float,
+    what: str,
+    *,
+    limit: str = "",
+    passes: Callable[[KafkaError], bool] = may_pass,
+) -> Any:
     """Do it again while it may still succeed.
 
     Args:
@@ -431,6 +438,7 @@ def patiently(act: Callable[[float], Any], deadline: float, what: str, *, limit:
         deadline: `time.monotonic` after which nothing is tried any more.
         what: Names it in errors.
         limit: Names what the deadline was made of.
+        passes: Whether an error may pass by itself.
 
     Raises:
         TransactionError: it cannot succeed, or the time is up.
@@ -438,7 +446,7 @@ def patiently(act: Callable[[float], Any], deadline: float, what: str, *, limit:
     Runs: anywhere; blocks until `deadline` at most.
     """
     try:
-        return retried(act, deadline)
+        return retried(act, deadline, passes=passes)
     except KafkaException as exc:
         raise _failed(exc.args[0], f"could not {what}: ") from exc
     except OutOfTimeError as error:

@@ -10,6 +10,7 @@ from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.core.interest import SINK_LEDGER_TOPIC
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
+from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.writer import Outcome
 from tests.support.acls import AUTHORIZER, PREFIXED, rule
 from tests.support.helpers import eventually
@@ -77,6 +78,10 @@ def test_given_a_login_when_a_right_is_missing_then_it_is_named_and_the_listed_r
     refused_until_named(sink, "allow READ and DESCRIBE on groups that begin with __spark_sink.")
     rule(cluster, USER, ResourceType.GROUP, "__spark_sink.", READ, DESCRIBE, pattern=PREFIXED)
     eventually(lambda: written(sink), 60, "a batch with the rights that are listed")
+    # From now on there are markers to read: a second sink reads their topic at its first start.
+    second = Sink(cluster, tmp_path, sink_id="orders-eu-2", topic=TOPIC, more=more)
+    assert second.write(0, ["b"]).outcome is Outcome.WRITTEN
+    assert SinkLedger(second.plan()).recorded(timeout_seconds=60).keys() == {0}
 
 
 def written(sink: Sink) -> bool:

@@ -156,6 +156,7 @@ class SinkLedger:
             self._access,
             self._options.marker_topic,
             lambda key: key == sink_id or key.startswith(f"{sink_id}/"),
+            group=self._options.group,
             timeout_seconds=timeout_seconds,
             committed=committed,
         )
