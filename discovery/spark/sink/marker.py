@@ -197,12 +197,12 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
     Args:
         control: As it was; generation 0: nobody knows any more, and the markers say it.
         markers: The last one of each lane, read after all were fenced. One that is not there was never there, or is
-            older than the last complete batch.
+            older than the last complete batch; none at all: the sink is new.
         wall: Epoch seconds.
 
     Runs: anywhere (pure).
     """
-    generation = control.generation or max(marker.generation for marker in markers.values())
+    generation = control.generation or max((marker.generation for marker in markers.values()), default=1)
     current = {lane: marker for lane, marker in markers.items() if marker.generation == generation}
     some = next(iter(current.values()), None)
     lanes = some.lanes if some is not None and not control.generation else control.known_lanes
