@@ -20,6 +20,7 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.sink import operator as operate
+from discovery.spark.sink import renewal
 from discovery.spark.sink.ledger import SinkLedger, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
 from discovery.spark.sink.preflight import forget
@@ -441,6 +442,27 @@ def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_stil
     with pytest.raises(SinkRefusedError, match="sinkId in use"):
         sink.write(2, ["e"], lane=0)
     assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_again_then_it_goes_on(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    ledger = SinkLedger(sink.plan())
+    expire(sink)
+
+    def fails(*_: object) -> None:
+        raise TransactionError("no answer in time")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(renewal, "fence_lanes", fails)
+        with pytest.raises(TransactionError, match="no answer in time"):
+            sink.plan()
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    assert control.is_closed
+    sink.confirm(sink.write(1, ["b"]))
+    assert sink.visible() == ["a", "b"]
 
 
 def aged(sink: Sink, *, seconds: int = 0, is_recorded: bool = True) -> SinkLedger:

@@ -69,7 +69,10 @@ def _unknown(ledger: SinkLedger) -> Control | None:
     if not ledger.records(timeout_seconds=_READ_SECONDS, committed=False):
         return None
     lanes = [marker.lanes for marker in ledger.recorded(timeout_seconds=_READ_SECONDS).values()]
-    return Control(query_id="", batch_id=-1, lanes=max(lanes), generation=0, wall_seconds=0) if lanes else None
+    if not lanes:
+        return None
+    # Recorded, so that a start after one that died in between renews it again.
+    return Control(query_id="", batch_id=-1, lanes=max(lanes), generation=0, wall_seconds=0, is_recorded=True)
 
 
 def _commit_again(ledger: SinkLedger, fence: Transaction, lane: int, marker: Marker) -> None:
