@@ -17,6 +17,7 @@ from discovery.spark.sink import operator as operate
 from discovery.spark.sink.checks import check_cluster
 from discovery.spark.sink.columns import LANE
 from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.marker import Control
 from discovery.spark.sink.options import BY_OFFSET
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
 from discovery.spark.sink.plan import SinkPlan
@@ -147,6 +148,27 @@ def test_given_offsets_that_expired_when_started_without_a_checkpoint_then_nothi
     restore_offsets(plan)
     assert (pipe.copy(0, range(4)), pipe.copy(1, range(2))) == (1, 0)
     assert pipe.visible() == ["0.0", "0.1", "0.2", "0.3", "1.0", "1.1"]
+
+
+def test_given_a_start_that_died_while_it_put_offsets_back_when_started_again_then_it_goes_on(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe.copy(0, range(3))
+    expire(pipe, pipe.plan().options.group)
+    write_control = SinkLedger.write_control
+
+    def opened_by_nobody(ledger: SinkLedger, control: Control, *, timeout_seconds: float) -> None:
+        if not control.is_closed:
+            raise TransactionError("no answer in time")
+        write_control(ledger, control, timeout_seconds=timeout_seconds)
+
+    plan = pipe.plan()
+    with monkeypatch.context() as broken:
+        broken.setattr(SinkLedger, "write_control", opened_by_nobody)
+        with pytest.raises(TransactionError, match="no answer in time"):
+            restore_offsets(plan)
+    restore_offsets(pipe.plan())
+    assert pipe.copy(0, range(5)) == 2
 
 
 def test_given_a_control_record_that_grows_old_when_started_then_it_is_renewed_before_it_expires(pipe: Pipe) -> None:

@@ -16,6 +16,7 @@ from discovery.spark.sink.ledger import SinkLedger, fence_lanes, until
 from discovery.spark.sink.marker import CLOSED, Control, Marker, newest, renewed
 from discovery.spark.sink.offsets import SourceOffset, offset_key
 from discovery.spark.sink.plan import SinkPlan
+from discovery.spark.sink.preflight import forget
 
 _ANSWER_SECONDS = 30.0
 _READ_SECONDS = 120.0
@@ -117,6 +118,8 @@ def restore_offsets(plan: SinkPlan) -> None:
     control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
     if control is None or not missing & set(_recorded(ledger, source, committed=False)):
         return
+    # Whoever dies from here on leaves the record closed: the next start has to look, and opens it.
+    forget(plan.options)
     ledger.write_control(replace(control, lanes=CLOSED + control.known_lanes), timeout_seconds=_ANSWER_SECONDS)
     fences = fence_lanes(plan, control.known_lanes)
     notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
