@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import TopicPartition as RawTopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
@@ -117,6 +118,32 @@ class TopicAdmin:
         if reported.error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
             raise ConfigError(f"topic {topic}: {reported.error.str()}; allow {rights} on it")
         return None
+
+    def filled(self, topic: TopicName, partitions: Collection[int], *, timeout_seconds: float) -> set[int]:
+        """Return those of these partitions that have records.
+
+        Raises:
+            TransactionError: no answer in time, from one of their leaders.
+
+        Runs: driver; blocks <= timeout_seconds.
+        """
+        if not partitions:
+            return set()
+        deadline = time.monotonic() + timeout_seconds
+
+        def offsets(spec: Any) -> dict[int, int]:
+            asked = {RawTopicPartition(topic, number): spec for number in partitions}
+
+            def ask(left: float) -> dict[int, int]:
+                answered = self._admin.list_offsets(asked, request_timeout=left)
+                return {place.partition: future.result(left).offset for place, future in answered.items()}
+
+            found: dict[int, int] = patiently(ask, deadline, f"find the records of topic {topic}")
+            return found
+
+        ends = offsets(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        starts = offsets(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return {number for number, end in ends.items() if starts[number] < end}
 
     def may_write(self, topic: TopicName, *, timeout_seconds: float) -> bool:
         """Tell whether this login may write; True also where brokers do not say.

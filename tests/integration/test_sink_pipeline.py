@@ -22,7 +22,8 @@ from discovery.spark.sink.options import BY_OFFSET
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
-from discovery.spark.sink.renewal import restore_offsets
+from discovery.spark.sink.renewal import refuse_unrecorded, restore_offsets
+from tests.support.helpers import produce
 from tests.support.sink import Sink, committed_values
 
 pytestmark = pytest.mark.kafka
@@ -195,5 +196,10 @@ def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_
     with pytest.raises(SinkRefusedError, match="whether the partition was copied is open; restore the checkpoint"):
         pipe.copy(0, range(5))
     assert pipe.visible() == ["0.0", "0.1", "0.2"]
+    refuse_unrecorded(plan)  # the partitions are empty: whatever comes is new
+    produce(pipe.cluster.bootstrap_servers, pipe.source, "a", partition=1)
+    with pytest.raises(SinkRefusedError, match=f"no offset of {pipe.source}-1, .*open; .* run `kafka-discovery sink t"):
+        refuse_unrecorded(plan)
     operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    refuse_unrecorded(plan)
     assert pipe.copy(1, range(1)) == 1

@@ -20,7 +20,7 @@ from discovery.spark.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.public import with_lanes
-from discovery.spark.sink.renewal import restore_offsets
+from discovery.spark.sink.renewal import refuse_unrecorded, restore_offsets
 from discovery.spark.sink.spark_writers import QUERY_ID, RUN_ID
 from discovery.spark.sink.stops import stoppable
 
@@ -122,6 +122,8 @@ def exactly_once_by_offset(
         return prepare(parsed).brokers
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        if batch_id == 0:
+            refuse_unrecorded(prepare(parsed))
         shaped = transform(batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]}))
         chosen = shaped.select(*[name for name in _COPIED if name in shaped.columns])
         laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)

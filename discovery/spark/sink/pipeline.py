@@ -21,6 +21,7 @@ from discovery.spark.sink.columns import records
 from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
 from discovery.spark.sink.marker import Control
 from discovery.spark.sink.offsets import SourceOffset, record_key
+from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import Targets
 
@@ -167,8 +168,16 @@ class OffsetLane:
         options = self._plan.options
         if self._is_recorded or (options.foreach_batch is not None and options.foreach_batch[0] > 0):
             return 0
-        raise SinkRefusedError(
-            f"sinkId {options.sink_id!r}: group {options.group} has no offset of {self._source}-{partition}, the "
-            "checkpoint is new and the sink older than its records: whether the partition was copied is open; restore "
-            "the checkpoint, or run `kafka-discovery sink takeover` to copy it from where the query begins"
-        )
+        raise copied_perhaps(options, self._source, partition)
+
+
+def copied_perhaps(options: SinkOptions, source: TopicName, partition: int) -> SinkRefusedError:
+    """Return the error for a partition without offset, of a sink that has not recorded all of them.
+
+    Runs: anywhere (pure).
+    """
+    return SinkRefusedError(
+        f"sinkId {options.sink_id!r}: group {options.group} has no offset of {source}-{partition}, the "
+        "checkpoint is new and the sink older than its records: whether the partition was copied is open; restore "
+        "the checkpoint, or run `kafka-discovery sink takeover` to copy it from where the query begins"
+    )

@@ -15,6 +15,7 @@ from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink.ledger import SinkLedger, fence_lanes, until
 from discovery.spark.sink.marker import CLOSED, Control, Marker, newest, renewed
 from discovery.spark.sink.offsets import SourceOffset, offset_key
+from discovery.spark.sink.pipeline import copied_perhaps
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -133,6 +134,27 @@ def restore_offsets(plan: SinkPlan) -> None:
             fences[0].attach(source, number, Note(one.offset, one.note()), notes.metadata, deadline)
         fences[0].commit(deadline)
     ledger.write_control(replace(control, lanes=control.known_lanes), timeout_seconds=_ANSWER_SECONDS)
+
+
+def refuse_unrecorded(plan: SinkPlan) -> None:
+    """Refuse a new checkpoint of a pipeline that an earlier program began, where the offset of a partition is gone.
+
+    Before batch 0 copies anything: a partition that comes later, since its leader was dead or the batch limit had no
+    room for it, could not be distinguished from a new one any more.
+
+    Raises:
+        SinkRefusedError: a partition that has records may have been copied.
+        TransactionError: no answer in time.
+
+    Runs: driver, once per checkpoint; blocks <= 1 s.
+    """
+    source = plan.options.source_topic
+    control = SinkLedger(plan).control(timeout_seconds=_ANSWER_SECONDS)
+    if source is None or control is None or control.is_recorded:
+        return
+    missing = _missing(plan, source)[1]
+    if filled := TopicAdmin(plan.access).filled(source, missing, timeout_seconds=_ANSWER_SECONDS):
+        raise copied_perhaps(plan.options, source, min(filled))
 
 
 def _missing(plan: SinkPlan, source: TopicName) -> tuple[Collection[int], set[int]]:
