@@ -302,10 +302,7 @@ class Transaction:
                 self._producer.produce(topic, value, key, **rest)
             except BufferError:
                 if time.monotonic() >= deadline:
-                    raise TransactionError(
-                        f"{self._id}: the brokers did not take records in time ({self._timeout_seconds:g} s); "
-                        "raise transactionTimeout, or find out why they are slow"
-                    ) from None
+                    raise self._too_slow() from None
                 self._producer.poll(_POLL_SECONDS)
             except KafkaException as exc:
                 raise _failed(exc.args[0], f"{self._id}: topic {topic}, partition {partition}: ") from exc
@@ -328,6 +325,23 @@ class Transaction:
                 self.produce(topic, partition=None, key=key, value=value, headers=None, deadline=deadline)
             if not number % _POLL_EVERY_ROWS:
                 poll(0)
+
+    def flush(self, deadline: float) -> None:
+        """Wait until brokers have all that was handed over: no later record shares a batch with it.
+
+        Raises:
+            TransactionError: not before the deadline.
+
+        Runs: workers; blocks until `deadline` at most.
+        """
+        if self._producer.flush(max(0.0, deadline - time.monotonic())):
+            raise self._too_slow()
+
+    def _too_slow(self) -> TransactionError:
+        return TransactionError(
+            f"{self._id}: the brokers did not take records in time ({self._timeout_seconds:g} s); "
+            "raise transactionTimeout, or find out why they are slow"
+        )
 
     def attach(self, topic: TopicName, partition: int, note: Note, metadata: Any, deadline: float) -> None:
         """Make a note part of this transaction.

@@ -300,6 +300,18 @@ def test_given_topics_in_a_column_when_written_then_each_takes_what_its_own_limi
         sink.writer(1).write(iter([rows(("n" * 30_000, narrow, None))]))
 
 
+def test_given_a_topic_with_a_small_limit_when_a_later_part_of_a_batch_names_it_then_its_records_are_written(
+    sink: Sink,
+) -> None:
+    narrow = f"{sink.topic}-narrow"
+    sink.cluster.create_topic(narrow, partitions=1, replication_factor=3, config={"max.message.bytes": "20000"})
+    sink.more = {"topic": ""}
+    given = [rows(("r" * 1_000, sink.topic, None)), rows(*[("n" * 1_000, narrow, None)] * 200)]
+    assert sink.writer(0).write(iter(given)).rows == 201
+    assert sink.visible() == ["r" * 1_000]
+    assert committed_values(sink.cluster.bootstrap_servers, narrow) == ["n" * 1_000] * 200
+
+
 def test_given_dead_letters_when_a_column_names_what_is_not_there_then_they_fit_and_say_size_and_hash(
     sink: Sink,
 ) -> None:

@@ -202,7 +202,7 @@ def transaction_of(plan: SinkPlan, lane: int) -> Transaction:
         transactional_id=options.transactional_id(lane),
         topic=options.topic or options.marker_topic,
         timeout_seconds=options.transaction_timeout_seconds,
-        options={"message.max.bytes": _ANY_BYTES, "batch.size": str(_batch_bytes(plan)), **options.producer},
+        options={"message.max.bytes": _ANY_BYTES, "batch.size": str(batch_bytes(plan)), **options.producer},
     )
 
 
@@ -241,8 +241,13 @@ def fence_lanes(plan: SinkPlan, lanes: int) -> list[Transaction]:
     return fences
 
 
-def _batch_bytes(plan: SinkPlan) -> int:
-    """A batch of small records must fit into the smallest of the topics' limits: librdkafka does not split one."""
+def batch_bytes(plan: SinkPlan) -> int:
+    """Return what the client gathers before it sends: it has to fit into the smallest limit of the plan's topics.
+
+    librdkafka does not split a batch.
+
+    Runs: anywhere (pure).
+    """
     return min((*plan.largest_bytes.values(), _BATCH_BYTES))
 
 

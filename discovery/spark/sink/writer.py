@@ -39,10 +39,10 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.ledger import SinkLedger, forget_ledgers, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, batch_bytes, forget_ledgers, transaction_of, until
 from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
 from discovery.spark.sink.plan import SinkPlan
-from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets
+from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets, size_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +97,9 @@ class LaneWriter:
         self._dead_letters = 0
         self._others: int | None = None
         self._unlaned = False
+        self._batch_bytes = 0
+        self._unsent: dict[str, int] = {}
+        """Bytes since the last flush, of each topic that was met late and takes less than the client gathers."""
         self._is_alone = True
         """Nobody else can have had records of this batch for this lane."""
 
@@ -129,8 +132,9 @@ class LaneWriter:
                 self._unlaned = LANE not in first.schema.names
                 batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
-            limits = self._targets.limits(self._named(first))
-            transaction = self._make_transaction(replace(self._plan, largest_bytes=limits), lane)
+            known = replace(self._plan, largest_bytes=self._targets.limits(self._named(first)))
+            self._batch_bytes = batch_bytes(known)
+            transaction = self._make_transaction(known, lane)
             transaction.fence(until(self._timeout_seconds))
         with hooks.step(3, lane):
             marker, control = self._noted()
@@ -268,10 +272,16 @@ class LaneWriter:
         audited: hooks.Auditor | None,
         deadline: float,
     ) -> None:
+        for name in self._named(batch):
+            if self._targets.largest(name) < self._batch_bytes:
+                self._unsent.setdefault(name, 0)
         for record in records(batch, self._plan.options.topic):
             self._check_record(record)
             found.add(*record[:5])
-            topic, partition, key, value, headers, _ = self._admissible(record)
+            written = self._admissible(record)
+            topic, partition, key, value, headers, _ = written
+            if topic in self._unsent:
+                self._make_room(transaction, written, deadline)
             transaction.produce(
                 str(topic),
                 partition=partition,
@@ -280,6 +290,13 @@ class LaneWriter:
                 headers=audited(headers) if audited else headers,
                 deadline=deadline,
             )
+
+    def _make_room(self, transaction: Transaction, record: Record, deadline: float) -> None:
+        topic, size = str(record.topic), size_of(record)
+        if self._unsent[topic] + size > self._targets.largest(topic):
+            transaction.flush(deadline)
+            self._unsent[topic] = 0
+        self._unsent[topic] += size
 
     def _check_record(self, record: Record) -> None:
         if record.lane is not None and record.lane != self._attempt.lane:
