@@ -14,14 +14,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from discovery.core.model import parse_bootstrap_servers
+from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Access
+from discovery.kafka.transactions import Access, GroupNotes, Note
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.jobs import dau_options, dau_query
 from discovery.spark.jobs.dau_kafka import kafka_writer
 from discovery.spark.jobs.dau_options import KafkaOutput
-from discovery.spark.sink.options import marker_group
+from discovery.spark.sink.ledger import SinkLedger
+from discovery.spark.sink.options import BY_OFFSET, marker_group, parse_options
+from discovery.spark.sink.preflight import prepare
 from spark_jobs import copy_topic as copy
 from spark_jobs import ip_visits
 from tests.support.helpers import produce
@@ -114,6 +116,26 @@ def test_given_an_exception_after_seven_events_when_restarted_even_without_its_c
     topics.put("last")
     finish(copy.start_query(session, options))
     assert topics.found() == [*events[:11], "later", "last"]
+
+
+def test_given_a_copy_of_an_earlier_program_when_a_partition_of_a_later_batch_has_no_offset_then_none_is_copied(
+    session: SparkSession, topics: Topics
+) -> None:
+    topics.source = f"{topics.source}-two"
+    topics.cluster.create_topic(topics.source, partitions=2, replication_factor=3)
+    servers = topics.cluster.bootstrap_servers
+    produce(servers, topics.source, *[str(number) for number in range(200)], partition=0)
+    produce(servers, topics.source, "copied before", partition=1)
+    options = copy.parse_arguments(topics.arguments("--max-offsets-per-trigger", "20"))
+    plan = prepare(parse_options({**options.job.sink, "topic": topics.target, BY_OFFSET: f"{topics.source} "}))
+    ledger, notes = SinkLedger(plan), GroupNotes(plan.access, group=plan.options.group, topic=TopicName(topics.source))
+    control = ledger.control(timeout_seconds=30)
+    assert control is not None
+    ledger.write_control(replace(control, is_recorded=False), timeout_seconds=30)
+    notes.write(0, Note(0, '{"v":1,"t":""}'), timeout_seconds=30)
+    with pytest.raises(StreamingQueryException, match=f"no offset of {topics.source}-1, .* was copied is open"):
+        finish(copy.start_query(session, options))
+    assert topics.found() == []
 
 
 def test_given_records_with_headers_when_copied_then_headers_are_added_to_their_own(
