@@ -252,9 +252,14 @@ TABLES = partial(tables_of, time_zone="UTC")
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[Postgres]:
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres) -> Postgres:
+    return postgres_server.with_new_database()
 
 
 def database(postgres: Postgres) -> JdbcOutput:

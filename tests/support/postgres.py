@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -18,20 +20,29 @@ _SECONDS = 60
 
 
 class Postgres:
-    """A server of its own on a free port of loopback, that trusts whoever asks."""
+    """A server of its own on a free port of loopback, that trusts whoever asks; `database` is the one in use."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
+        self.database = "postgres"
         self._folder = folder
         self._data = folder / "data"
 
     @property
     def url(self) -> str:
-        return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres?user={_USER}"
+        return f"jdbc:postgresql://127.0.0.1:{self.port}/{self.database}?user={_USER}"
+
+    def with_new_database(self) -> "Postgres":
+        """Make an empty database that no other test knows, and use it."""
+        new = copy(self)
+        new.database = f"test_{uuid.uuid4().hex}"
+        self.rows(f"CREATE DATABASE {new.database}")
+        return new
 
     def rows(self, query: str) -> list[tuple[str, ...]]:
         """Ask; every value as text."""
-        asked = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", _USER, "-X", "-A", "-t", "-F", "|", "-c", query]
+        asked = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", _USER, "-d", self.database]
+        asked += ["-X", "-A", "-t", "-F", "|", "-c", query]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=_SECONDS, check=True)
         return [tuple(line.split("|")) for line in done.stdout.splitlines()]
 
