@@ -300,6 +300,31 @@ def test_given_a_database_of_another_checkpoint_when_counted_then_both_are_named
     assert postgres.rows("SELECT * FROM daily_users ORDER BY 2") == before
 
 
+LIKE_NAMES = "CREATE SCHEMA other; CREATE TABLE other.daily_users (a INT); CREATE TABLE dead1letters (a INT)"
+NO_ALTER = """
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$refused$$; END';
+CREATE EVENT TRIGGER no_alter ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION refuse()
+"""
+"""As a driver leaves it that dies after it made a table and before it altered it."""
+
+
+@pytest.mark.parametrize("before", [LIKE_NAMES, NO_ALTER], ids=["like names", "no alter"])
+def test_given_like_names_or_no_second_statement_when_tables_are_made_then_each_has_its_key(
+    run: Run, postgres: Postgres, before: str
+) -> None:
+    postgres.rows(before)
+    run.put([event("a"), b"{oops"])
+    run.count(writer=JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck"))
+    keys = """SELECT table_name, string_agg(column_name, ',' ORDER BY ordinal_position)
+        FROM information_schema.key_column_usage WHERE table_schema = 'public' GROUP BY 1 ORDER BY 1"""
+    assert postgres.rows(keys) == [
+        ("daily_users", "day,user_id"),
+        ("dead_letters", "topic,partition,offset"),
+        ("kafka_discovery_batches", "job"),
+    ]
+    assert postgres.rows("SELECT user_id, events FROM daily_users") == [("a", "1")]
+
+
 def test_given_a_folder_when_a_batch_is_replayed_then_each_batch_is_there_once_and_an_older_checkpoint_is_refused(
     run: Run,
 ) -> None:

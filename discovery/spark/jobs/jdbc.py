@@ -7,9 +7,10 @@ that Spark replays writes the same totals again.
 # ruff: noqa: S608 - names of tables are this program's own
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -66,7 +67,8 @@ class JdbcWriter:
                 held = sql.held(self._job)
                 refuse_strangers(repr(self._output), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
                 for table in tables:
-                    self._stage(sql, table, attempt)
+                    sql.create(table)
+                    self._write(table.rows.withColumn(_ATTEMPT, F.lit(attempt)), _staging(table))
                 sql.begin()
                 sql.take(self._job, held, query_id, batch_id)
                 for table in tables:
@@ -74,12 +76,6 @@ class JdbcWriter:
                 sql.commit()
         finally:
             batch.unpersist()
-
-    def _stage(self, sql: "_Sql", table: Table, attempt: str) -> None:
-        if not sql.has(table.name):
-            self._write(table.rows.limit(0), table.name)
-            sql.run(f"ALTER TABLE {table.name} ADD PRIMARY KEY ({sql.names(table.key)})")
-        self._write(table.rows.withColumn(_ATTEMPT, F.lit(attempt)), _staging(table))
 
     def _write(self, rows: DataFrame, table: str) -> None:
         options = {**self._output.options, "url": self._output.url, "dbtable": table}
@@ -91,11 +87,12 @@ class JdbcWriter:
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no public way
         options = {**self._output.options, "url": self._output.url, "dbtable": _STATE}
         try:
-            known = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap(options))
+            jdbc = jvm.org.apache.spark.sql.execution.datasources.jdbc
+            known = jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap(options))
             dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._output.url)
             connection = dialect.createConnectionFactory(known).apply(-1)
             try:
-                yield _Sql(connection)
+                yield _Sql(connection, known, partial(jdbc.JdbcUtils.schemaString, dialect))
             finally:
                 connection.close()  # what was begun and not committed is undone
         except Py4JJavaError as error:
@@ -110,8 +107,10 @@ _CREATE_STATE = f"""CREATE TABLE IF NOT EXISTS {_STATE} (
 class _Sql:
     """A connection of the JVM, as few statements as every database takes."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, known: Any, columns_of: Callable[..., str]) -> None:
         self._connection = connection
+        self._known = known
+        self._columns_of = columns_of
 
     def names(self, columns: Iterable[str]) -> str:
         """Quote columns as Spark's writer does: `offset` is a word of SQL."""
@@ -130,10 +129,15 @@ class _Sql:
             prepared.setObject(number, value)
         return int(prepared.executeUpdate())
 
-    def has(self, table: str) -> bool:
-        found = self._connection.getMetaData()
-        names = [found.getTables(None, None, name, None) for name in (table, table.upper())]
-        return any(one.next() for one in names)
+    def create(self, table: Table) -> None:
+        """Make a table that is missing, with the columns that Spark's writer would give it and with its key.
+
+        In one statement: a driver that dies leaves no table without a key.
+        """
+        rows: Any = table.rows
+        columns = self._columns_of(rows._jdf.schema(), False, self._known.createTableColumnTypes())  # noqa: SLF001 - no public way
+        definition = f"{columns}, PRIMARY KEY ({self.names(table.key)})"
+        self.run(f"CREATE TABLE IF NOT EXISTS {table.name} ({definition}) {self._known.createTableOptions()}")
 
     def held(self, job: str) -> Held | None:
         prepared = self._connection.prepareStatement(f"SELECT query_id, last_batch_id FROM {_STATE} WHERE job = ?")
