@@ -21,7 +21,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 
+from discovery.core.errors import KafkaUnreachableError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.jobs.dau_events import classify
 from discovery.spark.jobs.dau_options import DauOptions
@@ -298,6 +300,31 @@ def test_given_a_database_of_another_checkpoint_when_counted_then_both_are_named
     assert f"--output: {postgres.url.partition('?')[0]} holds the results of another checkpoint" in str(known)
     assert run.options.checkpoint in str(known)
     assert postgres.rows("SELECT * FROM daily_users ORDER BY 2") == before
+
+
+def test_given_a_database_when_a_task_fails_by_what_it_reads_then_that_error_ends_the_query_and_nothing_is_written(
+    run: Run, postgres: Postgres
+) -> None:
+    @udf(returnType="boolean", useArrow=False)
+    def unreachable(_user: str) -> bool:
+        raise KafkaUnreachableError("no living broker")
+
+    writer = JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck")
+    run.put([event("a")])
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(writer=lambda batch, batch_id: writer(batch.where(unreachable("user_id")), batch_id))
+    known = own_error(str(raised.value))
+    assert (str(known), known and known.exit_code) == ("no living broker", KafkaUnreachableError.exit_code)
+    assert postgres.rows("SELECT * FROM daily_users") == []
+
+
+def test_given_a_database_that_refuses_when_counted_then_one_line_names_it(run: Run, postgres: Postgres) -> None:
+    postgres.rows("CREATE TABLE kafka_discovery_batches (a INT)")
+    run.put([event("a")])
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(writer=JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck"))
+    refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "query_id" does not exist'
+    assert str(own_error(str(raised.value))) == refusal
 
 
 LIKE_NAMES = "CREATE SCHEMA other; CREATE TABLE other.daily_users (a INT); CREATE TABLE dead1letters (a INT)"

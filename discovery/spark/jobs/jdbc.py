@@ -54,6 +54,7 @@ class JdbcWriter:
         Raises:
             ConfigError: database and checkpoint do not belong together.
             StateError: the database refuses; nothing of the batch is in its tables.
+            Py4JJavaError: a task failed, by what it read or while it wrote staged rows; likewise.
 
         Runs: driver, once per micro-batch, on Spark's callback thread; blocks for the batch and its transaction.
         """
@@ -68,7 +69,9 @@ class JdbcWriter:
                 refuse_strangers(repr(self._output), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
                 for table in tables:
                     sql.create(table)
-                    self._write(table.rows.withColumn(_ATTEMPT, F.lit(attempt)), _staging(table))
+            for table in tables:
+                self._stage(table, attempt)
+            with self._connection(session) as sql:
                 sql.begin()
                 sql.take(self._job, held, query_id, batch_id)
                 for table in tables:
@@ -77,13 +80,18 @@ class JdbcWriter:
         finally:
             batch.unpersist()
 
-    def _write(self, rows: DataFrame, table: str) -> None:
-        options = {**self._output.options, "url": self._output.url, "dbtable": table}
+    def _stage(self, table: Table, attempt: str) -> None:
+        """Write rows beside their table; here the batch is read, and what fails in a task says so itself."""
+        options = {**self._output.options, "url": self._output.url, "dbtable": _staging(table)}
+        rows = table.rows.withColumn(_ATTEMPT, F.lit(attempt))
         rows.write.format("jdbc").options(**options).mode("append").save()
 
     @contextmanager
     def _connection(self, session: SparkSession) -> Iterator["_Sql"]:
-        """Connect by Spark's own way, which finds the driver among the jars of the session."""
+        """Connect by Spark's own way, which finds the driver among the jars of the session.
+
+        Only for statements: whatever Java throws inside is the database's refusal.
+        """
         jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no public way
         options = {**self._output.options, "url": self._output.url, "dbtable": _STATE}
         try:
