@@ -374,6 +374,29 @@ def test_given_a_folder_when_a_batch_is_replayed_then_each_batch_is_there_once_a
     assert f"--output: {folder} ends with batch 2, and checkpoint {run.options.checkpoint}" in str(raised.value)
 
 
+@pytest.mark.parametrize("draft", ["", '{"query_id": "5'], ids=["empty", "torn"])
+def test_given_a_driver_that_died_in_its_first_note_when_it_starts_again_then_it_goes_on(run: Run, draft: str) -> None:
+    folder = run.folder / "results"
+    folder.mkdir()
+    (folder / "_kafka_discovery.json.new").write_text(draft)
+    run.put([event("a")])
+    run.count(writer=FolderWriter(FolderOutput(format="parquet", path=str(folder)), TABLES, checkpoint="/ck"))
+    users = run.session.read.parquet(str(folder / "daily_users")).select("batch_id", "user_id")
+    assert [tuple(row) for row in users.collect()] == [(0, "a")]
+    assert json.loads((folder / "_kafka_discovery.json").read_text())["last_batch_id"] == 0
+
+
+def test_given_a_note_that_no_job_wrote_when_counted_then_it_is_named_and_refused(run: Run) -> None:
+    folder = run.folder / "results"
+    folder.mkdir()
+    (folder / "_kafka_discovery.json").write_text("")
+    run.put([event("a")])
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(writer=FolderWriter(FolderOutput(format="parquet", path=str(folder)), TABLES, checkpoint="/ck"))
+    assert "_kafka_discovery.json holds '', which no job wrote" in str(own_error(str(raised.value)))
+    assert [path.name for path in folder.iterdir()] == ["_kafka_discovery.json"]
+
+
 def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(session: SparkSession) -> None:
     rows = [(event("a", at="2026-01-02 03:04:05"), "t", 0, 1)]
     found = classify(session.createDataFrame(rows, SCHEMA), CLOCK).select("reason", "user_id").collect()

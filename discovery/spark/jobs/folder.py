@@ -59,7 +59,8 @@ class FolderWriter:
 
     def _held(self, session: SparkSession) -> Held | None:
         system, path, jvm = self._state(session)
-        path = path if system.exists(path) else path.suffix(_DRAFT)
+        is_draft = not system.exists(path)
+        path = path.suffix(_DRAFT) if is_draft else path
         if not system.exists(path):
             return None
         stream = system.open(path)
@@ -70,6 +71,8 @@ class FolderWriter:
         try:
             return Held(**json.loads(text))
         except (ValueError, TypeError):
+            if is_draft:
+                return None  # a driver died while it noted its first batch
             raise StateError(f"--output: {path.toString()} holds {text[:80]!r}, which no job wrote") from None
 
     def _note(self, session: SparkSession, held: Held) -> None:
