@@ -6,6 +6,7 @@ that Spark replays writes the same totals again.
 """
 # ruff: noqa: S608 - names of tables are this program's own
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from discovery.spark.jobs.tables import Held, Shape, Table, refuse_strangers
 SCHEME = "jdbc:"
 _STATE = "kafka_discovery_batches"
 _ATTEMPT = "attempt"
+_SHOWN = re.compile(r"(jdbc:\w+:(?://)?)(?:[^?;]*@)?([^@?;=]*)(?:[?;][^@]*)?")
+"""Kind and place, between `user:password@` and the options that follow `?` or `;`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,9 @@ class JdbcOutput:
     """Of Spark's JDBC writer and of the driver: `user`, `password`, `driver`…"""
 
     def __repr__(self) -> str:
-        """Leave out what may hold a password."""
-        return self.url.partition("?")[0]
+        """Show kind and place, without what may hold a password; no more than the scheme where that is unclear."""
+        found = _SHOWN.fullmatch(self.url)
+        return "".join(found.groups()) if found else f"{SCHEME}..."
 
 
 class JdbcWriter:
