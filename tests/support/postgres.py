@@ -77,4 +77,5 @@ def running_postgres() -> Iterator[Postgres]:
 
 
 def _tools() -> Path:
-    return max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/lib/postgresql/bin"))
+    """Where the server's tools are; the client alone brings a folder without `initdb`."""
+    return max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=Path("/usr/lib/postgresql/bin/initdb")).parent
