@@ -54,7 +54,7 @@ def ask(state: State, agenda: Agenda, wanted: Wanted | None, policy: Policy, *, 
     if agenda.metadata_at is None or agenda.ids_at is None:
         agenda.metadata_at = now
         agenda.ids_at = now + fraction_of(state.salt, "grid", 0) * _GRID_SPREAD_SECONDS
-    questions = [*_vet(state, agenda, policy, now)]
+    questions = [*_vet(state, agenda, wanted, policy, now)]
     if state.client:
         questions += _ask_metadata(agenda, agenda.metadata_at, wanted, policy, now)
         questions += _ask_topic_ids(state, agenda, agenda.ids_at, policy, now)
@@ -114,11 +114,11 @@ def _next(at: float, interval_seconds: float, now: float) -> float:
     return at + interval_seconds * (1 + (now - at) // interval_seconds)
 
 
-def _vet(state: State, agenda: Agenda, policy: Policy, now: float) -> Iterator[Question]:
+def _vet(state: State, agenda: Agenda, wanted: Wanted | None, policy: Policy, now: float) -> Iterator[Question]:
     rounds = [q.addresses for q in agenda.calls.values() if isinstance(q, Vet)]
     if len(rounds) >= _ROUNDS_OF_VETTING:
         return
-    whom = due(state, policy=policy, now=now)
+    whom = due(state, policy=policy, now=now, idle=wanted == ())
     asked = frozenset[BrokerAddress]().union(*rounds)
     full = frozenset(whom.full) - asked
     every = full | (frozenset(whom.connect) - asked)
@@ -133,10 +133,12 @@ def _is_under_way(agenda: Agenda, kind: type[AskMetadata | AskTopicIds]) -> bool
 def _ask_metadata(
     agenda: Agenda, due_at: float, wanted: Wanted | None, policy: Policy, now: float
 ) -> Iterator[Question]:
-    if now < due_at:
+    since = now - agenda.metadata_asked_at
+    # A reader that needs something again does not wait for the grid.
+    if now < due_at and (wanted == () or since < policy.topics_interval_seconds):
         return
     agenda.metadata_at = _next(due_at, policy.topics_interval_seconds, now)
-    early = wanted == () and now - agenda.metadata_asked_at < policy.interval_seconds
+    early = wanted == () and since < policy.interval_seconds
     if not early and not _is_under_way(agenda, AskMetadata):
         agenda.metadata_asked_at = now
         yield AskMetadata()

@@ -524,6 +524,8 @@ def _on_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
         after = revived(known, now=turn.now)
         if after is not known:
             _announce_verdict(turn, leader.address, after)
+        elif known.alive and turn.now - (known.asked_at or 0.0) >= turn.policy.interval_seconds / 2:
+            after = replace(known, asked_at=turn.now)  # who answers need not be asked whether it accepts connections
     else:
         after = replace(known, proved_at=None)
     if after != known:

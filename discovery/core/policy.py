@@ -24,6 +24,8 @@ class Policy:
     """A view that nothing confirmed for so long is called stale."""
     interval_seconds: float = 1.0
     """All brokers and vetting."""
+    idle_interval_seconds: float = 1.0
+    """The same of checks whether a living address accepts connections, while nobody reads; at least `interval`."""
     topics_interval_seconds: float = 0.3
     """Metadata of followed topics."""
     offsets_interval_seconds: float = 0.2

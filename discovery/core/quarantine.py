@@ -84,11 +84,12 @@ def revived(known: AddressState, *, now: float) -> AddressState:
     return replace(known, verdict=Verdict.ALIVE, detail="", since=now, failures=0, quarantined_until=None, asked_at=now)
 
 
-def due(state: State, *, policy: Policy, now: float) -> Due:
-    """Choose whom to ask now; the caller leaves out those it is still asking.
+def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
+    """Choose whom to ask now; the caller leaves out those it is still asking. `idle`: nobody reads.
 
     Runs: anywhere (pure); O(addresses).
     """
+    interval_seconds = max(policy.interval_seconds, policy.idle_interval_seconds if idle else 0.0)
     panic = sum(known.alive for known in state.addresses.values()) < _ENOUGH_ALIVE
     full: list[BrokerAddress] = []
     connect: list[BrokerAddress] = []
@@ -99,7 +100,7 @@ def due(state: State, *, policy: Policy, now: float) -> Due:
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
-        elif now - known.asked_at >= policy.interval_seconds:
+        elif now - known.asked_at >= interval_seconds:
             connect.append(address)
     return Due(full=tuple(full), connect=tuple(connect))
 

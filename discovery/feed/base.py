@@ -162,6 +162,10 @@ class PartitionFeed(Protocol):
         """Say that this generation is in use."""
         ...
 
+    def note_plan(self) -> None:
+        """Hear that the reader plans now: where it does so in a rhythm, little is asked in between. From memory."""
+        ...
+
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         """Say where the reader stands, for whoever looks after its lag; from memory."""
         ...

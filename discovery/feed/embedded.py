@@ -36,6 +36,7 @@ from discovery.core.state import initial_state
 from discovery.feed.assemble import Assembler
 from discovery.feed.base import FeedView, cold_view, verdicts
 from discovery.feed.bootstrap_file import BootstrapFile
+from discovery.feed.rhythm import Rhythm
 from discovery.kafka.base import EARLIEST, LATEST, Gateway, GatewayFactory, OffsetSpec, Vetter
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.survey import survey
@@ -122,6 +123,7 @@ class EmbeddedFeed:
         self._on_decision = on_decision
         self._demand = demand
         self._list_outvotes = list_outvotes
+        self._rhythm = Rhythm(self._clock)
         self._store = SnapshotStore(state_dir, source_id=source_id) if state_dir is not None else None
         options = client_options or ClientOptions()
         if options.api_timeout_seconds is not None:
@@ -183,6 +185,7 @@ class EmbeddedFeed:
                 persistence=self._store,
                 show=self._show,
                 demand=self._demand,
+                rests_seconds=self._rhythm.rests_seconds,
                 patient_factory=self._patient_factory,
                 log_context=self._log_context,
             )
@@ -269,6 +272,10 @@ class EmbeddedFeed:
         if self._view.left_cluster is not None and self._store is not None and not self._store.may_replace:
             self._store.may_replace = True
             self._started().inbox.put(NotSaved(wait_seconds=0.0))
+
+    def note_plan(self) -> None:
+        """See `PartitionFeed.note_plan`."""
+        self._rhythm.note_plan()
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionFeed.report`."""

@@ -162,6 +162,12 @@ class SidecarFeed:
             if known is not None and known[0] is Mode.SERVICE and self._view.generation == generation:
                 self._reporter.ack(known[2])
 
+    def note_plan(self) -> None:
+        """See `PartitionFeed.note_plan`; the service has a rhythm of its own."""
+        own = self._embedded
+        if own is not None:
+            own.note_plan()
+
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         """Say where the reader stands; reported to the service now and then. From memory."""
         self._reporter.positions = positions

@@ -67,6 +67,7 @@ class Cycle:
         persistence: Persistence | None,
         show: Callable[[Decision], None],
         demand: Demand = everything,
+        rests_seconds: Callable[[], float] = float,
         patient_factory: GatewayFactory | None = None,
         log_context: Mapping[str, str] | None = None,
     ) -> None:
@@ -82,6 +83,8 @@ class Cycle:
         self._persistence = persistence
         self._show = show
         self._demand = demand
+        self._rests_seconds = rests_seconds
+        """For how long nobody reads whatever the demand is; 0: somebody may."""
         self._sentence = ""
         self.slow_leaders = PatientClients(patient_factory or factory)
         self._lost: tuple[Answer, ...] = ()
@@ -111,7 +114,9 @@ class Cycle:
         items = (*self._lost, *self._calls.overdue(), *self._items(first))
         answers = [item for item in items if not isinstance(item, Barrier)]
         self._lost = tuple(CallEnded(name=a.name) for a in answers if isinstance(a, CallEnded | StuckCall))
-        decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall(), wanted=self._demand())
+        rests_seconds = self._rests_seconds()
+        wanted = () if rests_seconds else self._demand()
+        decision = decide(self._state, answers, self._policy, now=now, wall=self._clock.wall(), wanted=wanted)
         self._turns += 1
         generation = decision.state.snapshot.generation if decision.state.snapshot else 0
         bind(**self._log_context, cycle=self._turns, generation=generation)
@@ -126,7 +131,7 @@ class Cycle:
         for item in items:
             if isinstance(item, Barrier):
                 item.done.set()
-        return decision.idle_seconds
+        return min(decision.idle_seconds, rests_seconds or decision.idle_seconds)
 
     def _items(self, first: Item | None) -> Iterator[Item]:
         if first is not None:

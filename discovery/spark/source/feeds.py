@@ -25,6 +25,10 @@ from discovery.store.locations import default_state_dir
 from discovery.store.topic_ids import TopicIdStore
 
 
+_IDLE_SECONDS = 10.0
+"""How often addresses are checked between the plans of a query with a slow trigger."""
+
+
 class FeedFactory(Protocol):
     """Makes the feed of one reader; does no I/O. Picklable, since readers are."""
 
@@ -77,7 +81,7 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         bootstrap_file=BootstrapFile(options.bootstrap_file) if options.bootstrap_file is not None else None,
         interest=options.interest,
         client_options=options.client,
-        policy=Policy(),
+        policy=Policy(idle_interval_seconds=_IDLE_SECONDS),
         state_dir=options.state_dir or default_state_dir(),
         source_id=options.source_id,
         cluster_id=options.cluster_id,

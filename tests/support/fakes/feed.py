@@ -77,7 +77,7 @@ class ScriptedFeed:
         self.by_time: dict[TopicPartition, int] = {}
         """What `resolve` tells for any time; partitions that are not here have a silent leader."""
         self.asked: list[dict[TopicPartition, int]] = []
-        self.started = self.stopped = self.refreshes = self.waits = 0
+        self.started = self.stopped = self.refreshes = self.waits = self.plans = 0
         self.acked: list[Generation] = []
         self.groups: dict[str, dict[TopicPartition, int]] = {}
         """Committed offsets by group."""
@@ -128,6 +128,9 @@ class ScriptedFeed:
             self.clock.advance(max(timeout_seconds, 0.001))
             raise KafkaUnreachableError("no leader reported an offset")
         return {tp: self.by_time[tp] for tp in wanted if tp in self.by_time}
+
+    def note_plan(self) -> None:
+        self.plans += 1
 
     def report(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions = positions

@@ -10,6 +10,7 @@ from discovery.core.model import BrokerAddress, Isolation, TopicName, TopicParti
 from discovery.core.policy import Policy
 from discovery.core.questions import Wanted
 from discovery.core.state import initial_state
+from discovery.feed.rhythm import Rhythm
 from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
 from discovery.loop.cycle import Cycle
 from discovery.service.cluster import Cluster, FeedMaker
@@ -103,6 +104,38 @@ def test_given_one_topic_that_is_read_when_the_loop_turns_then_the_ends_of_the_o
     assert asked[READ, Isolation.READ_UNCOMMITTED] > 100
     assert asked[READ, Isolation.READ_COMMITTED] <= 4 * leaders, "nobody reads it"
     assert asked[IDLE, Isolation.READ_UNCOMMITTED] <= 4 * leaders
+
+
+def test_given_a_reader_with_a_slow_trigger_when_it_plans_then_each_leader_was_asked_once_shortly_before() -> None:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    cluster.create_topic(READ, 2)
+    counted: Asked = Counter()
+    rhythm = Rhythm(network.clock)
+    cycle = Cycle(
+        state=initial_state(cluster.addresses.values(), interest=Interest(topics=(READ,))),
+        policy=Policy(idle_interval_seconds=10),
+        factory=lambda bootstrap: CountingGateway(network, bootstrap, counted),
+        vetter=FakeVetter(network),
+        calls=InlineCalls(),
+        clock=network.clock,
+        persistence=None,
+        show=lambda _: None,
+        rests_seconds=rhythm.rests_seconds,
+    )
+    key = (READ, Isolation.READ_UNCOMMITTED)
+    next_plan = network.clock.monotonic()
+    for plan in range(23):
+        before = dict(counted)
+        next_plan += 1.0
+        while (left := next_plan - network.clock.monotonic()) > 0:
+            network.clock.advance(min(max(cycle.turn(), 0.001), left))
+        rhythm.note_plan()
+        if plan == 2:
+            counted.clear()
+        elif plan > 2:
+            assert counted[key] > before.get(key, 0), "every plan knows what came since the last one"
+    assert counted[key] <= 2 * (20 + 3), "two leaders, once per plan, and now and then for lag"
 
 
 def test_given_nobody_who_reads_when_the_loop_turns_then_all_ends_are_asked_for_seldom() -> None:

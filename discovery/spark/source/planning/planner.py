@@ -220,6 +220,7 @@ class Planner:
 
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
+        self.feed.note_plan()
         self.batch_since, self.batch = None, ()
         self._check_start(start)
         if self.cuts is not None:
