@@ -24,7 +24,6 @@ from discovery.spark.source.waiting import Patience
 from discovery.store.locations import default_state_dir
 from discovery.store.topic_ids import TopicIdStore
 
-
 _IDLE_SECONDS = 10.0
 """How often addresses are checked between the plans of a query with a slow trigger."""
 
