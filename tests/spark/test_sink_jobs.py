@@ -74,8 +74,9 @@ class Topics:
         return [str(value) for value in committed_values(self.cluster.bootstrap_servers, self.target)]
 
     def dead_letters(self) -> list[dict[str, object]]:
+        """In the order of their source: they are shuffled by a hash of its name."""
         values = committed_values(self.cluster.bootstrap_servers, self.dead)
-        return [json.loads(str(value)) for value in values]
+        return sorted((json.loads(str(value)) for value in values), key=lambda letter: int(letter["offset"]))
 
 
 @pytest.fixture
