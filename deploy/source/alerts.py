@@ -6,7 +6,7 @@ The symptom comes first: what hurts readers of the service is critical, what wil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Scale = Callable[[float], float]
 """Turns a duration in seconds into the one that a rule shall have."""
@@ -200,67 +200,68 @@ ALERTS = (
     ),
 )  # fmt: skip
 _SOURCE = "{{ $labels.source }} of query {{ $labels.query }}"
+
+
+def _of_source(*, description: str, **alert: Any) -> Alert:
+    """Make an alert of a source: its description begins with the instance, and all share one runbook."""
+    return Alert(description="{{ $labels.instance }}: " + description, runbook="DiscoverySources", **alert)
+
+
 SOURCE_ALERTS = (
-    Alert(
+    _of_source(
         name="SourceBatchStalled",
         severity="critical",
         for_seconds=60,
         condition=f"time() - {P}source_batch_started_timestamp_seconds > <600s>\n"
         f"and\n{P}source_batch_started_timestamp_seconds > 0",
         summary="One batch of source " + _SOURCE + " runs for more than 10 minutes.",
-        description="{{ $labels.instance }}: nothing new is planned before it ends. Its tasks are slow, wait for a "
+        description="nothing new is planned before it ends. Its tasks are slow, wait for a "
         "slot, or for a broker that their executors do not reach; without sourceId they give up after "
         "stallTimeout.",
-        runbook="DiscoverySources",
     ),
-    Alert(
+    _of_source(
         name="SourceTasksWaiting",
         severity="warning",
         for_seconds=120,
         condition=f"{P}source_waiting_partitions > 0",
         summary="Tasks of source " + _SOURCE + " wait for {{ $value }} partition(s).",
-        description="{{ $labels.instance }}: their leaders died after the batch was planned, and the batch is not "
+        description="their leaders died after the batch was planned, and the batch is not "
         "cut: it has no sourceId, is replayed, has onParked=hold or split ranges.",
-        runbook="DiscoverySources",
     ),
-    Alert(
+    _of_source(
         name="SourceCut",
         severity="warning",
         for_seconds=0,
         condition=f"increase({P}source_cuts_total[<900s>]) > 0\nor\nincrease({P}source_rewinds_total[<900s>]) > 0",
         summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
-        description="{{ $labels.instance }}: ranges were cut where their leaders were gone, or set back to be read "
+        description="ranges were cut where their leaders were gone, or set back to be read "
         "on. Nothing is lost; their rows come later.",
-        runbook="DiscoverySources",
     ),
-    Alert(
+    _of_source(
         name="SourceRecordsLate",
         severity="warning",
         for_seconds=0,
         condition=f"increase({P}source_late_records_total[<900s>]) > 0",
         summary="Records of source " + _SOURCE + " come after their partition had been parked.",
-        description="{{ $labels.instance }}: the others were read on meanwhile (onParked=continue). A query with a "
+        description="the others were read on meanwhile (onParked=continue). A query with a "
         "watermark may have dropped these records as too late; onParked=hold waits instead.",
-        runbook="DiscoverySources",
     ),
-    Alert(
+    _of_source(
         name="SourceFallback",
         severity="warning",
         for_seconds=300,
         condition=f"{P}source_fallback == 1",
         summary="Source " + _SOURCE + " does not use its discovery service.",
-        description="{{ $labels.instance }}: an embedded loop asks the brokers in the place of the service of "
+        description="an embedded loop asks the brokers in the place of the service of "
         "discoveryUrl, which is silent, too old or does not follow what is read.",
-        runbook="DiscoverySources",
     ),
-    Alert(
+    _of_source(
         name="SourceEngineFallback",
         severity="warning",
         for_seconds=60,
         condition=f"{P}source_engine_fallback == 1",
         summary="Workers of source " + _SOURCE + " read with the plain engine.",
-        description="{{ $labels.instance }}: the fast engine does not work on a worker, which reads several times "
+        description="the fast engine does not work on a worker, which reads several times "
         "slower; the report says why.",
-        runbook="DiscoverySources",
     ),
 )  # fmt: skip

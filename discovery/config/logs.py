@@ -35,7 +35,7 @@ _LOGGINGS_OWN = frozenset({"exc_info", "stack_info", "stacklevel"})
 class _MadeWhenUsed:
     """A logger of structlog's that is made when a line is written.
 
-    Its import would cost each Python worker of Spark's a tenth of a second, and hardly one of them writes an event.
+    Its import would cost each Python worker of Spark's processor time, and hardly one of them writes an event.
     """
 
     def __init__(self, name: str) -> None:

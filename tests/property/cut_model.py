@@ -184,7 +184,7 @@ def _engine(world: World, state: State) -> Steps:
     elif state.unlogged is not None:
         yield "log the plan", state._replace(log=(*state.log, state.unlogged), unlogged=None)
     elif len(state.log) > state.committed:
-        yield "run the batch", _put_in_force(world, state)
+        yield "run the batch", _activate(world, state)
     elif len(state.log) < world.batches:
         yield from _planned(world, state)
 
@@ -210,7 +210,7 @@ def _planned(world: World, state: State) -> Steps:
         yield f"plan {start} to {end}", closed._replace(returned=end, unlogged=end)
 
 
-def _put_in_force(world: World, state: State) -> State:
+def _activate(world: World, state: State) -> State:
     end = state.log[-1]
     start = state.log[-2] if len(state.log) > 1 else 0
     number = state.number + 1

@@ -174,7 +174,7 @@ class Cuts:
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
-    def put_in_force(
+    def activate(
         self,
         start: Mapping[str, Any],
         end: Mapping[str, Any],

@@ -320,7 +320,7 @@ class Planner:
             self.batch = self._pack(first, last, view)
             return self.batch, view.bootstrap, None
         hold = self.options.on_parked is OnParked.HOLD
-        self.batch, ticket = self.cuts.put_in_force(
+        self.batch, ticket = self.cuts.activate(
             start, end, view, make_tasks=lambda: self._pack(first, last, view), hold=hold
         )
         return self.batch, view.bootstrap, ticket
