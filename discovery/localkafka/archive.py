@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from discovery.config.java import java_command, java_version
 from discovery.core.errors import DiscoveryError
 from discovery.localkafka.folders import cache_folder
 from discovery.localkafka.jars.artifacts import KAFKA
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.localkafka.jars.java import java_command, java_version
 
 
 def class_archive(train: Callable[[Path], None]) -> Path | None:

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from discovery.config.java import java_command
 from discovery.core.errors import StateError
 from discovery.localkafka import launch
 from discovery.localkafka.archive import class_archive
 from discovery.localkafka.handle import ClusterHandle
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.keeper.client import KeeperClient, end_keeper, socket_path_for, start_keeper
 from discovery.localkafka.launch import BrokerStartError, Progress
 from discovery.localkafka.layout import CONTROLLER, ClusterFolder, held, writable

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from discovery.config.java import java_command
 from discovery.core.errors import DiscoveryError, KafkaUnreachableError
 from discovery.localkafka.admin import Admin, wait_until
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.layout import CONTROLLER
 from discovery.localkafka.members import Members
 from discovery.localkafka.ports import Reservation, reserve_ports
@@ -106,16 +106,24 @@ def await_registered(
     members: Members, ids: Collection[int], *, registered: bool = True, deadline_seconds: float
 ) -> None:
     """Wait until metadata lists all (or, with `registered=False`, none) of these brokers."""
-    wanted, admin = set(ids), members.admin()
+    admin = members.admin()
+    missing = wanted = set(ids)
 
     def reached() -> bool:
+        nonlocal admin, missing
         listed = admin.registered()
-        return bool(listed) and (wanted <= listed if registered else not wanted & listed)
+        if not listed:
+            admin = members.admin()  # answered by a broker still fenced it may ask nobody any more (librdkafka #5301)
+        missing = wanted - listed if registered else wanted & (listed or wanted)
+        return not missing
 
     wait_until(
         reached,
         deadline_seconds=deadline_seconds,
-        otherwise=lambda: f"brokers {sorted(wanted)} are {'not all' if registered else 'still'} registered",
+        otherwise=lambda: (
+            f"brokers {sorted(missing)} are {'not' if registered else 'still'} registered: "
+            f"{_last_words(members.files.log(str(min(missing))))}"
+        ),
     )
 
 

@@ -60,13 +60,13 @@ class Members:
         """Signal brokers; ended ones are passed over."""
         self.client.signal([self.settings.process_name(broker_id) for broker_id in ids], number)
 
-    def admin(self) -> Admin:
-        """Make an administrator's client over the brokers that live.
+    def admin(self, ids: Collection[int] | None = None) -> Admin:
+        """Make an administrator's client over these brokers; None: over those that live.
 
         Raises:
-            KafkaUnreachableError: none does.
+            KafkaUnreachableError: there is none.
         """
-        living = self.living_ids()
+        living = self.living_ids() if ids is None else ids
         if not living:
             raise KafkaUnreachableError("no broker of the local cluster runs; restart one first")
         return Admin(",".join(map(self.address, living)), self.record.client_options)

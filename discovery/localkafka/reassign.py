@@ -1,7 +1,7 @@
 """Moves replicas of a running cluster off brokers, with Kafka's own tool."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from discovery.core.errors import KafkaUnreachableError
@@ -11,20 +11,29 @@ from discovery.localkafka.admin import Admin, wait_until
 from discovery.localkafka.launch import run_tool
 from discovery.localkafka.members import Members
 
+Partitions = Mapping[tuple[str, int], Any]
+"""What one broker's metadata says of each (topic, partition)."""
+
 
 def reassign_off(members: Members, ids: Collection[int], *, deadline_seconds: float) -> None:
     """Move all replicas off these brokers and wait until it is done; `ClusterHandle.reassign_off` documents it."""
     settings, deadline = members.settings, time.monotonic() + deadline_seconds
     for broker_id in ids:
         settings.process_name(broker_id)
-    admin, leaving = members.admin(), set(ids)
+    leaving = set(ids)
+    # A client each: brokers learn of topics and moves in their own time, so one broker's word is not the cluster's.
+    admins = {broker_id: members.admin([broker_id]) for broker_id in members.living_ids()}
+
+    def answers() -> list[Partitions | None]:
+        return [_partitions(admins[broker_id]) for broker_id in members.living_ids() if broker_id in admins]
+
     racks = {broker_id: settings.rack_of(broker_id) for broker_id in settings.broker_ids}
-    changes = plan_reassignment(_placement(admin), leaving=leaving, living=members.living_ids(), racks=racks)
+    changes = plan_reassignment(_placement(answers()), leaving=leaving, living=members.living_ids(), racks=racks)
     if not changes:
         return
     _execute(members, to_json(changes), deadline)
     wait_until(
-        lambda: _is_off(admin, leaving),
+        lambda: _are_off(answers(), leaving),
         deadline_seconds=max(1.0, deadline - time.monotonic()),
         otherwise=lambda: f"replicas are still on brokers {sorted(leaving)}",
     )
@@ -39,21 +48,24 @@ def _execute(members: Members, plan: str, deadline: float) -> None:
     run_tool(members, "reassign", [*arguments, "--reassignment-json-file", str(file), "--execute"], deadline)
 
 
-def _placement(admin: Admin) -> dict[tuple[str, int], list[int]]:
+def _partitions(admin: Admin) -> Partitions | None:
     found: Any = admin.metadata()
     if found is None:
+        return None
+    return {(topic.topic, p.id): p for topic in found.topics.values() for p in topic.partitions.values()}
+
+
+def _placement(answers: Sequence[Partitions | None]) -> dict[tuple[str, int], list[int]]:
+    known = [answer for answer in answers if answer is not None]
+    if not known:
         raise KafkaUnreachableError("no broker of the local cluster answers")
-    return {
-        (topic.topic, partition.id): list(partition.replicas)
-        for topic in found.topics.values()
-        for partition in topic.partitions.values()
-    }
+    return {key: list(p.replicas) for answer in known for key, p in answer.items()}
 
 
-def _is_off(admin: Admin, leaving: Collection[int]) -> bool:
-    found: Any = admin.metadata()
-    return found is not None and all(
-        not set(leaving) & {p.leader, *p.replicas, *p.isrs} and p.leader >= 0
-        for topic in found.topics.values()
-        for p in topic.partitions.values()
+def _are_off(answers: Sequence[Partitions | None], leaving: Collection[int]) -> bool:
+    known = [answer for answer in answers if answer is not None]
+    return len(known) == len(answers) > 0 and all(
+        answer.keys() == known[0].keys()  # else one of them does not know of a topic yet
+        and all(not set(leaving) & {p.leader, *p.replicas, *p.isrs} and p.leader >= 0 for p in answer.values())
+        for answer in known
     )

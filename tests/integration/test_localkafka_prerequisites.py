@@ -98,9 +98,16 @@ def test_given_no_java_when_a_cluster_is_wanted_then_one_line_says_what_to_insta
     assert "Java is missing: install a Java 17 runtime" in said
 
 
+def test_given_a_java_home_without_java_when_a_cluster_is_wanted_then_one_line_names_the_variable(
+    tmp_path: Path, home: dict[str, str]
+) -> None:
+    said = _complaint(_up({**home, "JAVA_HOME": str(tmp_path)}), 2)
+    assert f"JAVA_HOME: {tmp_path} has no bin/java; set it to the folder of a Java 17, or unset it" in said
+
+
 @pytest.mark.parametrize(
     ("version", "words"),
-    [('openjdk version "11.0.22" 2024-01-16', "Java 11 at"), ("Segmentation fault", "Java of unknown version at")],
+    [('openjdk version "11.0.22" 2024-01-16', "Java 11 at"), ("no such word", "Java of unknown version at")],
 )
 def test_given_another_java_when_a_cluster_is_wanted_then_one_line_names_it_and_the_limit(
     tmp_path: Path, home: dict[str, str], version: str, words: str
@@ -110,7 +117,7 @@ def test_given_another_java_when_a_cluster_is_wanted_then_one_line_names_it_and_
     java.chmod(0o755)
     said = _complaint(_up({**home, "PATH": f"{tmp_path}{os.pathsep}{home['PATH']}"}), 2)
     assert words in said
-    assert f"{java} is too old: Kafka needs Java 17 or newer" in said
+    assert f"{java} is too old: Kafka and Spark need Java 17; put a newer `java` first on the PATH" in said
 
 
 def test_given_no_network_when_the_jars_are_wanted_then_one_line_says_so_and_nothing_is_installed(
@@ -201,6 +208,45 @@ def test_given_what_is_installed_when_setup_begins_then_one_line_names_what_is_m
     assert done.returncode == (2 if said else 0), done.stderr
     assert done.stderr.startswith(f"kafka-discovery: {said}" if said else "")
     assert len(done.stderr.splitlines()) == (1 if said else 0)
+
+
+def test_given_no_network_when_setup_installs_then_the_last_line_of_its_own_says_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        index = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
+        mine = {
+            name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+        }  # of the make around it
+        cut_off = {"PIP_INDEX_URL": index, "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
+        done = subprocess.run(
+            ["make", "setup", f"VENV={tmp_path}/venv", f"PYTHON={sys.executable}"], cwd=CHECK.parents[1],
+            env={**mine, **cut_off}, capture_output=True, text=True, timeout=200, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2, "make's own"
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("kafka-discovery: ")]
+    assert "the packages could not be installed" in line
+    assert line.endswith("and run it again; what was downloaded is kept")
+    assert not (tmp_path / "venv/.ready").exists(), "so that the next try installs the rest"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("21.0.2", ""), ("1.8.0_392", "Java 8 is too old"), (None, "Java is missing")]
+)
+def test_given_a_java_home_when_setup_begins_then_it_counts_before_the_path(
+    tmp_path: Path, version: str | None, said: str
+) -> None:
+    home = tmp_path / "jdk"
+    for folder, text in ((tmp_path, "17.0.9"), (home / "bin", version)):
+        folder.mkdir(exist_ok=True, parents=True)
+        if text:
+            (folder / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{text}\"' >&2\n")
+            (folder / "java").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, str(CHECK)], env={"PATH": f"{tmp_path}:/bin", "JAVA_HOME": str(home)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == (2 if said else 0)
+    assert said in done.stderr
 
 
 def test_given_a_server_when_jars_are_wanted_twice_then_they_are_verified_published_and_downloaded_once(

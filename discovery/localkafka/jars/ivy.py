@@ -15,9 +15,9 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from discovery.config.java import java_command
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.localkafka.jars.artifacts import ArtifactSet
-from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.keeper import tied
 
 _DOWNLOAD_SECONDS = 1800.0

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discovery.cli.local_kafka import parse_ids
+from discovery.config.java import parse_major
 from discovery.core.errors import ConfigError
 from discovery.core.prediction.reassignment import plan_reassignment, to_json
-from discovery.localkafka.jars.java import parse_major
 from discovery.localkafka.properties import (
     ClusterSettings,
     broker_properties,

@@ -1,4 +1,4 @@
-"""Finds a Java that can run Kafka and says in one line what is wrong where there is none."""
+"""Finds a Java that can run Kafka and Spark, and says in one line what is wrong where there is none."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def java_command() -> str:
     """Return the path of a `java` of version 17 or newer: `JAVA_HOME` first, then the PATH.
 
     Raises:
-        ConfigError: there is none, or it is too old; names the remedy.
+        ConfigError: there is none, `JAVA_HOME` has none, or it is too old; names the remedy.
 
     Runs: any thread; blocks about 0.1 s the first time (it asks `java -version`).
     """
@@ -29,7 +29,8 @@ def java_command() -> str:
     major = parse_major(_version_text(found))
     if major is None or major < MINIMUM_JAVA:
         raise ConfigError(
-            f"Java {major or 'of unknown version'} at {found} is too old: Kafka needs Java {MINIMUM_JAVA} or newer"
+            f"Java {major or 'of unknown version'} at {found} is too old: Kafka and Spark need Java {MINIMUM_JAVA};"
+            " put a newer `java` first on the PATH or set JAVA_HOME"
         )
     return found
 
@@ -42,9 +43,14 @@ def parse_major(version_text: str) -> int | None:
 
 def _find_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").is_file():
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java")
+    if not home:
+        return shutil.which("java")
+    java = Path(home) / "bin" / "java"
+    if not java.is_file():  # Spark looks nowhere else either
+        raise ConfigError(
+            f"JAVA_HOME: {home} has no bin/java; set it to the folder of a Java {MINIMUM_JAVA}, or unset it"
+        )
+    return str(java)
 
 
 def java_version() -> str:
