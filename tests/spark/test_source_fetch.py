@@ -4,7 +4,8 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,8 +14,12 @@ from confluent_kafka import Message, Producer
 from discovery.core.errors import DataLossError, GatewayError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.fetch.schema import schema
+from tests.chaos.sink.proxy import Api, KafkaProxy, Rule
+from tests.support.fakes.stream import ScriptedArbiter
+from tests.support.faults import refused_port
 from tests.support.fetch import closed_consumers, end_of, range_of
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
@@ -165,12 +170,86 @@ def test_given_dead_leaders_when_read_then_the_others_come_first_and_theirs_when
     thread.start()
     try:
         eventually(lambda: len(seen) == 200, 20, "the rows of living leaders")
-        eventually(lambda: said, 10, "a sentence")
+        eventually(lambda: said, 30, "a sentence")
         assert said[0] == f"waiting for the leader of {topic_name}-1 at offset 0 of 100"
     finally:
         cluster.restart([2])
         thread.join(60)
     assert sorted(seen) == [0] * 100 + [1] * 100 + [2] * 100
+
+
+@pytest.fixture
+def slow_to_fence() -> Iterator[LocalKafka]:
+    """Three brokers of which a frozen one leads for a minute, however late it is asked for."""
+    with LocalKafka(
+        ClusterSettings(brokers=3, controller_properties={"broker.session.timeout.ms": "60000"})
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def former() -> Iterator[str]:
+    """An address that refuses connections as long as the test lasts."""
+    with refused_port() as address:
+        yield address
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_given_a_frozen_leader_that_had_moved_when_it_is_killed_then_a_cut_is_proposed_at_once_and_not_before(
+    slow_to_fence: LocalKafka, former: str, topic_name: str, engine: str
+) -> None:
+    """A cut decides only where a batch's range ends: a false one would cost time, never rows."""
+    cluster = slow_to_fence
+    cluster.create_topic(topic_name, assignment=[[1], [2], [3]])
+    for partition in range(3):
+        produce(cluster.bootstrap_servers, topic_name, *numbered(100), partition=partition)
+    leaders = [parse_bootstrap_servers(cluster.address(number))[0] for number in cluster.broker_ids]
+    leaders[1] = parse_bootstrap_servers(former)[0]
+    ranges = [replace(range_of(topic_name, p, 0, 100), leader_address=at) for p, at in enumerate(leaders)]
+    settings = replace(UNCOMMITTED, engine=engine)
+    read(cluster, ranges, settings)
+    arbiter = ScriptedArbiter()
+    arbiter.cut_after_seconds = 300.0
+    seen: list[int] = []
+
+    def task() -> None:
+        for batch in fetch(ranges, brokers_of(cluster), settings, on_waiting=lambda _: None, arbiter=arbiter):
+            seen.extend(batch.column("partition").to_pylist())
+
+    cluster.pause([2])
+    thread = threading.Thread(target=task, name="task")
+    thread.start()
+    try:
+        eventually(lambda: len(seen) == 200, 60, "the rows of living leaders")
+        thread.join(2)  # several checks: the kernel accepts connections for who is stopped
+        assert arbiter.proposed == []
+    finally:
+        cluster.kill([2])
+    # The next check comes after twice the time at most, however busy the machine is.
+    thread.join(60)
+    assert not thread.is_alive()
+    assert arbiter.proposed == [{ranges[0]: 100, ranges[1]: 0, ranges[2]: 100}]
+    assert sorted(seen) == [0] * 100 + [2] * 100
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_given_a_living_leader_that_closes_connections_when_read_then_nothing_is_cut(
+    kafka_cluster: LocalKafka, topic_name: str, engine: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, assignment=[[1], [2]])
+    for partition in range(2):
+        produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(100), partition=partition)
+    with KafkaProxy({number: kafka_cluster.address(number) for number in kafka_cluster.broker_ids}) as proxy:
+        addresses = parse_bootstrap_servers(proxy.bootstrap_servers)
+        ranges = [replace(range_of(topic_name, p, 0, 100), leader_address=addresses[p]) for p in range(2)]
+        closed = proxy.rule(Rule(api=Api.FETCH, count=4, lose_reply=True))
+        arbiter = ScriptedArbiter()
+        arbiter.cut_after_seconds = 300.0
+        settings = replace(UNCOMMITTED, engine=engine)
+        batches = list(fetch(ranges, addresses, settings, on_waiting=lambda _: None, arbiter=arbiter))
+        assert sum(batch.num_rows for batch in batches) == 200
+    assert closed.hits == 4
+    assert arbiter.proposed == [dict.fromkeys(ranges, 100)]
 
 
 def test_given_brokers_on_new_addresses_when_the_cached_consumer_knows_nobody_then_the_tasks_list_is_used(

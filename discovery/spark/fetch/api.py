@@ -11,6 +11,7 @@ from discovery.spark.fetch.arbiter import Arbiter
 from discovery.spark.fetch.cache import give_back, take
 from discovery.spark.fetch.endings import Endings
 from discovery.spark.fetch.engine import client_factory
+from discovery.spark.fetch.evidence import Evidence, begin_check
 from discovery.spark.fetch.ranges import FetchRange, FetchSettings
 from discovery.spark.fetch.task import Task
 
@@ -54,7 +55,10 @@ def fetch(
     topic_ids = {r.topic_partition.topic: r.topic_id for r in endings.to_read() if r.topic_id is not None}
     consumer = take(settings, brokers, client_factory(settings.engine), topic_ids)
     try:
-        task = Task(consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock())
+        evidence = Evidence(begin_check)
+        task = Task(
+            consumer, endings, settings, brokers=brokers, on_waiting=on_waiting, clock=SystemClock(), evidence=evidence
+        )
         yield from task.batches()
     except (GeneratorExit, ArbiterError, StaleAttemptError):
         give_back(consumer)

@@ -27,9 +27,11 @@ def take(
 ) -> CachedConsumer:
     """Take a consumer out of this process's cache, or build one; the broker list is not part of the key.
 
-    A cached one whose brokers were all down gets the new list. One that read a topic under another id starts over:
-    librdkafka takes the metadata of a recreated topic, whose leader epochs begin at 0, for outdated and ignores it. The
-    others give up what they fetched ahead: the bound of the memory is the worker's.
+    A cached one whose brokers were all down starts over with the new list: where each was fenced for a moment,
+    librdkafka may be left with none at all (#5301). So does one that read a topic under another id: librdkafka takes
+    the metadata of a recreated topic, whose leader epochs begin at 0, for outdated and ignores it; and one whose last
+    task was cut after silence, once a minute. The others give up what they fetched ahead: the bound of the memory is
+    the worker's.
 
     Raises:
         ConfigError: librdkafka refuses an option.
@@ -41,8 +43,7 @@ def take(
         other.make_room()
     cached = found[0] if found is not None else CachedConsumer(settings, brokers, make_client)
     cached.present_brokers = tuple(brokers)
-    other_list = cached.all_down and cached.brokers != tuple(brokers)
-    if cached.failure or other_list or cached.knew_otherwise(topic_ids):
+    if cached.failure or cached.all_down or cached.is_doubtful() or cached.knew_otherwise(topic_ids):
         cached.positions.clear()
         cached.topic_ids.clear()
         cached.rebuild(brokers)

@@ -32,7 +32,8 @@ class Piece:
 class TopicAnswer:
     """What a broker says of one topic."""
 
-    partitions: frozenset[int]
+    partitions: Mapping[int, BrokerAddress | None]
+    """Where the leader of each is; None: it has none."""
     error_code: int = 0
     error_text: str = ""
 

@@ -16,6 +16,7 @@ from discovery.spark.fetch.tuning import Limits, complete, limits_of, with_uncou
 
 _log = logging.getLogger("kafka_discovery.fetch")
 _INTRODUCE_SECONDS = 1.0
+_DOUBTED_AFTER_SECONDS = 60.0
 _WORTH_KEEPING_ROWS = 10_000
 _FIRST_ROWS = 100
 
@@ -58,6 +59,8 @@ class CachedConsumer:
         """Under which id the client has read each topic, where that is known."""
         self.failure: GatewayError | None = None
         self.all_down = False
+        self.stood_still = False
+        """Its last task ended without some of its records, since none came."""
         self._limits: Limits = limits_of(settings)
         self._poll_rows = _FIRST_ROWS
         self._may_hold_records = False
@@ -67,8 +70,16 @@ class CachedConsumer:
         self._client = self._build()
 
     def _build(self) -> Client:
+        self._built_at = time.monotonic()
         options = {**complete(self.settings.client_options, self._limits), **_rack(self.settings.rack_variable)}
         return self._make_client(options, self.brokers, headers=self.settings.include_headers, on_error=self._on_error)
+
+    def is_doubtful(self) -> bool:
+        """Tell whether it may be the client itself that hears nothing. From memory.
+
+        Not sooner: a leader that is slow needs a client that is connected already.
+        """
+        return self.stood_still and time.monotonic() - self._built_at >= _DOUBTED_AFTER_SECONDS
 
     def knew_otherwise(self, topic_ids: Mapping[TopicName, TopicId]) -> bool:
         """Tell whether the client has read one of these topics under another id. From memory."""
@@ -108,7 +119,7 @@ class CachedConsumer:
             wanted = {tp.partition for tp in strangers if tp.topic == topic}
             while (remaining := deadline - time.monotonic()) > 0:
                 reported = self._client.topic(topic, remaining)
-                if reported is None or wanted <= reported.partitions:
+                if reported is None or wanted <= reported.partitions.keys():
                     break
                 time.sleep(0.01)
         self._introduced.update(strangers)
@@ -201,6 +212,21 @@ class CachedConsumer:
             return False
         return None if found.error_code else tp.partition in found.partitions
 
+    def leaders(
+        self, partitions: Collection[TopicPartition], timeout_seconds: float
+    ) -> dict[TopicPartition, BrokerAddress | None]:
+        """Ask any broker where their leaders are now; None: there is none, left out: nobody says so in time.
+
+        Runs: worker; blocks <= timeout_seconds.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        found: dict[TopicPartition, BrokerAddress | None] = {}
+        for topic in {tp.topic for tp in partitions}:
+            answer = self._client.topic(topic, max(0.0, deadline - time.monotonic()))
+            known = {} if answer is None else answer.partitions
+            found |= {tp: known[tp.partition] for tp in partitions if tp.topic == topic and tp.partition in known}
+        return found
+
     def rebuild(self, brokers: Sequence[BrokerAddress]) -> None:
         """Start over with another list and the same positions: the old client knows nobody who answers.
 
@@ -209,7 +235,7 @@ class CachedConsumer:
         starts = dict(self.positions)
         self.close()
         self.brokers = self.present_brokers = tuple(brokers)
-        self.positions, self.failure, self.all_down = {}, None, False
+        self.positions, self.failure, self.all_down, self.stood_still = {}, None, False, False
         self._introduced = set()
         self._client = self._build()
         self.assign(starts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError
 
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import TopicPartition
+from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.spark.fetch.ranges import FetchRange
 
 _LASTING_SECONDS = 5.0
@@ -63,6 +63,8 @@ class OpenRange:
     end: int
     position: int
     progress_at: float
+    leader_address: BrokerAddress | None = None
+    """Where its leader was when we heard of it last."""
     caught_up: bool = False
     """The broker said: no more records for now, although the end is not reached."""
     bad_since: float | None = None

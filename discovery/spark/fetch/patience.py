@@ -13,6 +13,8 @@ _CHECK_SECONDS = 2.0
 _FAIL_AFTER_SECONDS = 3.0
 """How long one refused login may be one broker's mistake."""
 _REBUILD_AFTER_SECONDS = 5.0
+_OUTDATED_AFTER_SECONDS = 10.0
+"""How long nothing comes of records that a leader says it has; twice as long after each new client."""
 _SHOWN = 5
 
 OnLoss = Callable[[TopicPartition, str], None]
@@ -33,6 +35,7 @@ class Patience:
         self._checked_at = 0.0
         self._said: tuple[TopicPartition, ...] = ()
         self._said_at = 0.0
+        self._outdated_after = _OUTDATED_AFTER_SECONDS
 
     def begin(self, now: float) -> None:
         """Start the clocks."""
@@ -55,8 +58,11 @@ class Patience:
         self._say([(tp, open_[tp]) for tp in waiting], now)
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now
-            self._check(waiting, open_, now, min(ANSWER_SECONDS, max(0.1, until - now)))
-            self._rebuild_if_lost(now)
+            seconds = min(ANSWER_SECONDS, max(0.1, until - now))
+            self._check(waiting, open_, now, seconds)
+            if self._is_lost(now) or self._is_outdated(waiting, open_, now, seconds):
+                self._stream.rebuild(self._brokers)
+                self.heard_at = now
 
     def _say(self, waiting: Sequence[tuple[TopicPartition, OpenRange]], now: float) -> None:
         names = tuple(tp for tp, _ in waiting)
@@ -99,13 +105,30 @@ class Patience:
         if open_.is_lasting(now, bad=self._stream.exists(tp, seconds) is False):
             self._on_loss(tp, f"{tp} does not exist any more; it was read up to offset {open_.position}")
 
-    def _rebuild_if_lost(self, now: float) -> None:
+    def _is_lost(self, now: float) -> bool:
+        """The client knows nobody who answers."""
         silent = now - self.heard_at
         other_list = self._stream.brokers != self._brokers
-        lost = other_list or (self._stream.all_down and silent >= _REPEAT_SECONDS)
-        if silent >= _REBUILD_AFTER_SECONDS and lost:
-            self._stream.rebuild(self._brokers)
-            self.heard_at = now
+        return silent >= _REBUILD_AFTER_SECONDS and (
+            other_list or (self._stream.all_down and silent >= _REPEAT_SECONDS)
+        )
+
+    def _is_outdated(
+        self, waiting: Sequence[TopicPartition], open_: Mapping[TopicPartition, OpenRange], now: float, seconds: float
+    ) -> bool:
+        """The leader answers and has records, and the client fetches from another broker.
+
+        librdkafka takes metadata with an earlier leader epoch for outdated: where it heard of a topic that was deleted
+        from a broker that lags behind, the one that was created in its place has no leader for it, for ever.
+        """
+        first = next((tp for tp in waiting if tp in open_ and not open_[tp].caught_up), None)
+        if first is None or now - self.heard_at < self._outdated_after:
+            return False
+        found = self._stream.watermarks(first, seconds)
+        if found is None or found[1] <= max(found[0], open_[first].position):
+            return False
+        self._outdated_after *= 2  # for a leader that takes longer than this for each answer
+        return True
 
 
 def stalled(open_: Mapping[TopicPartition, OpenRange], seconds: float) -> str:

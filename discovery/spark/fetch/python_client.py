@@ -68,11 +68,13 @@ class PythonClient:
     def topic(self, topic: TopicName, timeout_seconds: float) -> TopicAnswer | None:
         """See `Client.topic`."""
         try:
-            found = self._consumer.list_topics(topic, timeout=timeout_seconds).topics[topic]
+            metadata = self._consumer.list_topics(topic, timeout=timeout_seconds)
         except KafkaException:
             return None
+        found = metadata.topics[topic]
+        hosts = {number: BrokerAddress(b.host, b.port) for number, b in metadata.brokers.items()}
         code, text = (0, "") if found.error is None else (found.error.code(), found.error.str())
-        return TopicAnswer(frozenset(found.partitions), code, text)
+        return TopicAnswer({i: hosts.get(p.leader) for i, p in found.partitions.items()}, code, text)
 
     def watermarks(self, tp: TopicPartition, timeout_seconds: float) -> tuple[int, int] | None:
         """See `Client.watermarks`."""

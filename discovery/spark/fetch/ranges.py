@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from discovery.core.model import BrokerId, TopicId, TopicPartition
+from discovery.core.model import BrokerAddress, BrokerId, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,8 @@ class FetchRange:
     """None is unknown. A client that read the topic under another id is replaced."""
     leader: BrokerId | None = field(default=None, compare=False)
     """Who led it when it was planned; None is unknown. For grouping and messages: clients find leaders themselves."""
+    leader_address: BrokerAddress | None = field(default=None, compare=False)
+    """Where that one was; whether it lives is asked there when nothing comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ class Stream(Protocol):
     positions: dict[TopicPartition, int]
     failure: GatewayError | None
     all_down: bool
+    stood_still: bool
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions from these offsets."""
@@ -38,6 +39,12 @@ class Stream(Protocol):
 
     def exists(self, tp: TopicPartition, timeout_seconds: float) -> bool | None:
         """Ask any broker whether the partition exists."""
+        ...
+
+    def leaders(
+        self, partitions: Collection[TopicPartition], timeout_seconds: float
+    ) -> Mapping[TopicPartition, BrokerAddress | None]:
+        """Ask any broker where their leaders are now."""
         ...
 
     def rebuild(self, brokers: Sequence[BrokerAddress]) -> None:

@@ -10,6 +10,7 @@ from discovery.core.errors import DataLossError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.spark.fetch.client import Piece
 from discovery.spark.fetch.endings import Endings
+from discovery.spark.fetch.evidence import Evidence
 from discovery.spark.fetch.open_range import OpenRange
 from discovery.spark.fetch.patience import ANSWER_SECONDS, Patience, stalled
 from discovery.spark.fetch.ranges import FetchSettings
@@ -32,6 +33,7 @@ class Task:
         brokers: Sequence[BrokerAddress],
         on_waiting: Callable[[str], None],
         clock: Clock,
+        evidence: Evidence,
     ) -> None:
         """Begin with everything open; no I/O."""
         self.stream = stream
@@ -42,9 +44,12 @@ class Task:
         self._ends: dict[TopicPartition, int] = {}
         self._closed_at: dict[TopicPartition, int] = {}
         self._clock = clock
+        self._evidence = evidence
         self._patience = Patience(stream, tuple(brokers), on_waiting, self._end_at_loss)
         self._still_since = 0.0
         """Since when nothing moves although we poll; the time in which Spark holds the iterator is not counted."""
+        self._asked_at = 0.0
+        """When the brokers were asked last who leads what is open."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what the ranges hold; returns when the end of each is settled.
@@ -52,17 +57,20 @@ class Task:
         Runs: worker; see `discovery.spark.fetch.api.fetch`.
         """
         ranges = self.endings.to_read()
+        self.stream.stood_still = False
         self.stream.assign({r.topic_partition: r.start_offset for r in ranges})
         now = self._begin()
         for r in ranges:
             end = self.endings.ends[r]
-            self.open[r.topic_partition] = OpenRange(range=r, end=end, position=r.start_offset, progress_at=now)
+            self.open[r.topic_partition] = OpenRange(
+                range=r, end=end, position=r.start_offset, progress_at=now, leader_address=r.leader_address
+            )
             self._ends[r.topic_partition] = end
         while self.open:
             piece = self._poll()
             if piece.batch is not None:
                 yield piece.batch
-                self._still_since = self._clock.monotonic()
+                self._still_since = self._patience.heard_at = self._clock.monotonic()
             else:
                 self._be_patient()
         self._settle()
@@ -158,11 +166,24 @@ class Task:
         patience = self.endings.patience_seconds
         due_at = float("inf") if patience is None else self._still_since + patience
         # Whom a broker refuses, no cut will help: that failure is to be seen.
-        if now >= due_at and self.stream.failure is None and not self._is_refused():
+        may_settle = patience is not None and self.stream.failure is None and not self._is_refused()
+        if may_settle and (now >= due_at or self._are_leaders_dead(now, due_at)):
+            self.stream.stood_still = now >= due_at
             self._settle()
             return
         self._refuse_stall(now - self._still_since)
         self._patience.spend(self.open, now, until=due_at)
+
+    def _are_leaders_dead(self, now: float, due_at: float) -> bool:
+        """A host that refuses proves nothing once its partitions are led elsewhere, as before a broker is stopped."""
+        leaders = [r.leader_address for r in self.open.values()]
+        if not self._evidence.shows_dead(leaders, since=max(self._still_since, self._asked_at), now=now):
+            return False
+        present = self.stream.leaders(self.open, min(ANSWER_SECONDS, max(0.1, due_at - now)))
+        self._asked_at = self._clock.monotonic()
+        for tp, leader in present.items():
+            self.open[tp].leader_address = leader or self.open[tp].leader_address
+        return len(present) == len(self.open) and [r.leader_address for r in self.open.values()] == leaders
 
     def _refuse_stall(self, still_seconds: float) -> None:
         """End a wait that nobody is reported of, and that no cut ends."""

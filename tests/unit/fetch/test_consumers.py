@@ -1,5 +1,6 @@
 """A worker's consumer on a scripted client: it moves only what has to move, and is kept from task to task."""
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ class ScriptedClient:
         self.pieces: list[Piece] = []
         self.asked_rows: list[int] = []
         self.ends: dict[TopicPartition, int] = {}
-        self.answer: TopicAnswer | None = TopicAnswer(frozenset({0, 1}))
+        self.answer: TopicAnswer | None = TopicAnswer({0: BROKERS[0], 1: None})
         self.made.append(self)
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -173,18 +174,25 @@ def test_given_errors_when_something_comes_then_they_are_forgotten() -> None:
     assert states == [True, True, False]
 
 
+def test_given_partitions_when_their_leaders_are_asked_for_then_one_without_an_answer_is_left_out() -> None:
+    ours, client = consumer()
+    assert ours.leaders([P0, P1, TopicPartition(P0.topic, 9)], 1.0) == {P0: BROKERS[0], P1: None}
+    client.answer = None
+    assert ours.leaders([P0], 1.0) == {}
+
+
 def test_given_answers_about_a_topic_when_asked_then_a_denial_is_an_error_and_silence_says_nothing() -> None:
     ours, client = consumer()
     assert ours.exists(P1, 1.0) is True
-    client.answer = TopicAnswer(frozenset({0}))
+    client.answer = TopicAnswer({0: None})
     assert ours.exists(P1, 1.0) is False
-    client.answer = TopicAnswer(frozenset(), 3, "unknown topic")
+    client.answer = TopicAnswer({}, 3, "unknown topic")
     assert ours.exists(P1, 1.0) is False
-    client.answer = TopicAnswer(frozenset(), 5, "leader not available")
+    client.answer = TopicAnswer({}, 5, "leader not available")
     assert ours.exists(P1, 1.0) is None
     client.answer = None
     assert ours.exists(P1, 1.0) is None
-    client.answer = TopicAnswer(frozenset(), DENIED, "denied")
+    client.answer = TopicAnswer({}, DENIED, "denied")
     with pytest.raises(GatewayError, match="t-1: denied; grant this user READ on the topic"):
         ours.exists(P1, 1.0)
 
@@ -199,16 +207,33 @@ def test_given_the_same_settings_when_taken_again_then_the_list_of_brokers_does_
     assert take(FetchSettings(engine="python"), BROKERS, ScriptedClient, {}) is not first
 
 
-def test_given_a_consumer_whose_brokers_are_all_down_when_taken_with_another_list_then_it_starts_over() -> None:
+@pytest.mark.parametrize("listed", [BROKERS, OTHERS], ids=["the-same-list", "another-list"])
+def test_given_a_consumer_whose_brokers_are_all_down_when_taken_then_it_starts_over(
+    listed: tuple[BrokerAddress, ...],
+) -> None:
     first = take(FetchSettings(), BROKERS, ScriptedClient, {})
     first.assign({P0: 4})
     ScriptedClient.made[-1].on_error(ALL_DOWN, "down")
     ScriptedClient.made[-1].ends = {P0: 1_000_000}
     give_back(first)
-    assert take(FetchSettings(), OTHERS, ScriptedClient, {}) is first
+    assert take(FetchSettings(), listed, ScriptedClient, {}) is first
     assert ScriptedClient.made[0].log[-1] == "close"
-    assert ScriptedClient.made[1].brokers == OTHERS
+    assert ScriptedClient.made[1].brokers == listed
     assert first.positions == {}
+
+
+@pytest.mark.parametrize("seconds", [59, 60])
+def test_given_a_consumer_that_stood_still_when_taken_then_it_starts_over_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    now = time.monotonic()
+    first = take(FetchSettings(), BROKERS, ScriptedClient, {})
+    first.stood_still = True
+    give_back(first)
+    monkeypatch.setattr("discovery.spark.fetch.consumers.time.monotonic", lambda: now + seconds + 0.5)
+    assert take(FetchSettings(), BROKERS, ScriptedClient, {}) is first
+    assert len(ScriptedClient.made) == (2 if seconds == 60 else 1)
+    assert first.stood_still == (seconds != 60)
 
 
 def test_given_a_consumer_that_fetched_ahead_when_another_querys_is_taken_then_it_makes_room_once() -> None:

@@ -1,6 +1,7 @@
 """The task of the data plane on a scripted consumer, clock and arbiter: where ranges end, and whom it waits for."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -11,12 +12,14 @@ from discovery.core.model import BrokerAddress, BrokerId, TopicName, TopicPartit
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.fetch.client import Piece
 from discovery.spark.fetch.endings import Endings
+from discovery.spark.fetch.evidence import FIRST_CHECK_SECONDS, Evidence
 from discovery.spark.fetch.task import Task
 from tests.support.fakes.clock import FakeClock
-from tests.support.fakes.stream import ScriptedArbiter, ScriptedStream
+from tests.support.fakes.stream import ScriptedArbiter, ScriptedChecks, ScriptedStream
 
 P0, P1, P2 = (TopicPartition(TopicName("t"), partition) for partition in range(3))
 BROKERS = (BrokerAddress("b1", 9092),)
+D1, D2 = BrokerAddress("d1", 9092), BrokerAddress("d2", 9092)
 
 
 def range_of(tp: TopicPartition, start: int = 0, end: int = 10) -> FetchRange:
@@ -35,6 +38,7 @@ class Scene:
         self.clock = FakeClock()
         self.stream = ScriptedStream(self.clock)
         self.stream.brokers = BROKERS
+        self.checks = ScriptedChecks()
         self.arbiter = arbiter
         self.said: list[str] = []
         self.ranges = ranges
@@ -45,6 +49,7 @@ class Scene:
         task = Task(
             self.stream, Endings(self.ranges, self.arbiter), self.settings,
             brokers=BROKERS, on_waiting=self.said.append, clock=self.clock,
+            evidence=Evidence(self.checks.begin),
         )  # fmt: skip
         return task.batches()
 
@@ -128,6 +133,109 @@ def test_given_a_dead_leader_when_the_rest_is_read_then_a_cut_is_proposed_after_
     assert scene.read() == 2
     assert arbiter.proposed == [{A: 10, B: 3, C: 0}]
     assert scene.elapsed == pytest.approx(1.0, abs=0.06)
+    assert scene.stream.stood_still
+
+
+def led_by(tp: TopicPartition, leader: BrokerAddress | None) -> FetchRange:
+    return replace(range_of(tp), leader_address=leader)
+
+
+def test_given_leaders_that_refuse_connections_when_the_rest_is_read_then_a_cut_is_proposed_at_once() -> None:
+    """A cut decides only where a batch ends: what is cut for nothing comes later, and costs time, never rows."""
+    arbiter = ScriptedArbiter()
+    dead, other = led_by(P1, D1), led_by(P2, D2)
+    scene = Scene(A, dead, other, arbiter=arbiter)
+    scene.checks.refuses = {D1: True, D2: True}
+    scene.stream.leads = {P1: D1, P2: D2}
+    scene.stream.rows(P1, 3)
+    scene.stream.rows(P0, 10)
+    assert scene.read() == 2
+    assert arbiter.proposed == [{A: 10, dead: 3, other: 0}]
+    assert scene.elapsed == pytest.approx(FIRST_CHECK_SECONDS, abs=0.06)
+
+
+@pytest.mark.parametrize("shown", [{D1: True}, {D1: True, D2: False}, {}, {D1: False, D2: False}])
+def test_given_a_leader_that_does_not_refuse_when_nothing_comes_then_its_time_is_waited_for(
+    shown: dict[BrokerAddress, bool],
+) -> None:
+    arbiter = ScriptedArbiter()
+    scene = Scene(led_by(P1, D1), led_by(P2, D2), arbiter=arbiter)
+    scene.checks.refuses = shown
+    scene.read()
+    assert scene.elapsed == pytest.approx(1.0, abs=0.06)
+    assert len(arbiter.proposed) == 1
+
+
+def moved(*, answers: bool | None) -> tuple[Scene, ScriptedArbiter]:
+    """One range whose leader was D1, which refuses, when it was planned, and is D2 now."""
+    arbiter = ScriptedArbiter()
+    arbiter.cut_after_seconds = 300.0
+    scene = Scene(led_by(P1, D1), arbiter=arbiter)
+    scene.checks.refuses = {D1: True} if answers is None else {D1: True, D2: not answers}
+    scene.stream.leads = {P1: D2}
+    return scene, arbiter
+
+
+@pytest.mark.parametrize("answers", [True, None])
+def test_given_a_leader_that_moved_when_its_former_host_refuses_then_the_new_one_is_waited_for(
+    *, answers: bool | None
+) -> None:
+    scene, arbiter = moved(answers=answers)
+    scene.after(0.3, lambda: scene.stream.rows(P1, 3))
+    scene.after(30, lambda: scene.stream.rows(P1, 10))
+    assert scene.read() == 2
+    assert arbiter.proposed == [{led_by(P1, D1): 10}]
+    assert len(scene.checks.begun) <= 20
+
+
+def test_given_a_leader_that_moved_when_the_new_one_refuses_too_then_a_cut_is_proposed_at_once() -> None:
+    scene, arbiter = moved(answers=False)
+    scene.read()
+    assert arbiter.proposed == [{led_by(P1, D1): 0}]
+    assert scene.elapsed < 1
+
+
+def test_given_leaders_that_refuse_when_nobody_tells_who_leads_then_they_are_waited_for() -> None:
+    scene, arbiter = moved(answers=True)
+    scene.stream.leads = {}
+    scene.after(30, lambda: scene.stream.rows(P1, 10))
+    assert scene.read() == 1
+    assert arbiter.proposed == [{led_by(P1, D1): 10}]
+    assert len(scene.checks.begun) <= 10
+
+
+def test_given_a_leader_that_refuses_when_the_brokers_name_none_then_a_cut_is_proposed_at_once() -> None:
+    scene, arbiter = moved(answers=True)
+    scene.stream.leads = {P1: None}
+    scene.read()
+    assert arbiter.proposed == [{led_by(P1, D1): 0}]
+    assert scene.elapsed < 1
+
+
+def test_given_a_leader_nobody_knows_when_another_refuses_then_its_time_is_waited_for() -> None:
+    arbiter = ScriptedArbiter()
+    scene = Scene(led_by(P1, D1), led_by(P2, None), arbiter=arbiter)
+    scene.checks.refuses = {D1: True}
+    scene.read()
+    assert scene.elapsed == pytest.approx(1.0, abs=0.06)
+
+
+def test_given_a_plan_that_was_settled_when_its_leader_refuses_then_it_is_waited_for_and_not_asked_any_more() -> None:
+    dead = led_by(P1, D1)
+    arbiter = ScriptedArbiter(ends={dead: 10})
+    scene = Scene(dead, arbiter=arbiter)
+    scene.checks.refuses = {D1: True}
+    scene.stream.leads = {P1: D1}
+    scene.after(30, lambda: scene.stream.rows(P1, 10))
+    assert scene.read() == 1
+    assert len(arbiter.proposed) == len(scene.checks.begun) == 1
+
+
+def test_given_no_arbiter_when_nothing_comes_then_no_leader_is_checked() -> None:
+    scene = Scene(led_by(P1, D1))
+    scene.after(30, lambda: scene.stream.rows(P1, 10))
+    assert scene.read() == 1
+    assert scene.checks.begun == []
 
 
 def test_given_one_range_that_moves_when_another_stands_still_then_nothing_is_proposed() -> None:
@@ -276,6 +384,37 @@ def test_given_silence_when_another_list_is_at_hand_then_the_consumer_is_rebuilt
     assert scene.read() == 1
     assert scene.stream.log == ["rebuild on 1"]
     assert scene.said[0] == "waiting for the leader of t-0 at offset 0 of 10"
+
+
+def test_given_a_leader_that_has_records_when_none_come_for_long_then_the_consumer_is_rebuilt_ever_more_seldom() -> (
+    None
+):
+    scene = Scene(A)
+    scene.stream.marks[P0] = (0, 10)
+    scene.after(75, lambda: scene.stream.rows(P0, 10))
+    assert scene.read() == 1
+    assert scene.stream.log == ["rebuild on 1"] * 3
+
+
+def test_given_a_leader_without_an_answer_or_without_records_when_none_come_then_the_consumer_is_kept() -> None:
+    for marks in (None, (0, 0)):
+        scene = Scene(A)
+        scene.stream.marks |= {} if marks is None else {P0: marks}
+        scene.after(75, lambda scene=scene: scene.stream.rows(P0, 10))  # type: ignore[misc]
+        assert scene.read() == 1
+        assert scene.stream.log == []
+
+
+def test_given_a_taker_that_was_away_when_it_comes_back_then_the_consumer_is_not_doubted() -> None:
+    scene = Scene(A)
+    scene.stream.marks[P0] = (0, 10)
+    scene.stream.rows(P0, 5)
+    scene.after(4, lambda: scene.stream.rows(P0, 10))
+    batches = scene.batches()
+    next(batches)
+    scene.clock.advance(300)
+    assert len(list(batches)) == 1
+    assert scene.stream.log == []
 
 
 DENIED, MOVED = 29, 6

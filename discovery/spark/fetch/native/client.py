@@ -136,8 +136,9 @@ class NativeClient:
         try:
             if lib.metadata(self._handle, 0, handle, byref(found), _milliseconds(timeout_seconds)):
                 return None
-            answer = found.contents.topics[0]
-            partitions = frozenset(answer.partitions[i].id for i in range(answer.partition_cnt))
+            answer, brokers = found.contents.topics[0], found.contents.brokers[: found.contents.broker_cnt]
+            hosts = {b.id: BrokerAddress(_text(b.host), b.port) for b in brokers}
+            partitions = {p.id: hosts.get(p.leader) for p in answer.partitions[: answer.partition_cnt]}
             return TopicAnswer(partitions, answer.err, _text(lib.err2str(answer.err)) if answer.err else "")
         finally:
             if found:

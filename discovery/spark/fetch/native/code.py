@@ -105,6 +105,7 @@ def _is_ours(status: os.stat_result) -> bool:
 def _kept_or_compiled() -> tuple[bytes, bool]:
     """Return the machine code, and whether this process compiled it: one on a host does, the others wait for it."""
     made: bytes | None = None
+    failures = []
     for path in code_paths():
         try:
             if kept := _read(path):
@@ -116,8 +117,12 @@ def _kept_or_compiled() -> tuple[bytes, bool]:
                 _keep(path, made)
                 return made, True
         except OSError as error:
-            _log.warning("compiled code cannot be kept in %s: %s", path.parent, error)
-    _log.warning("every worker compiles for some seconds: name a folder that can be written by XDG_CACHE_HOME")
+            failures.append(str(error))
+    _log.warning(
+        "every worker compiles for some seconds, since the code cannot be kept (%s): name a folder that can be written"
+        " by XDG_CACHE_HOME",
+        "; ".join(failures),
+    )
     return made or _compiled(), True
 
 

@@ -38,6 +38,12 @@ class ListedPartition(ctypes.Structure):
     _fields_ = (("topic", c_char_p), ("partition", c_int32), ("offset", c_int64))
 
 
+class MetadataBroker(ctypes.Structure):
+    """`rd_kafka_metadata_broker`."""
+
+    _fields_ = (("id", c_int32), ("host", c_char_p), ("port", c_int))
+
+
 class MetadataPartition(ctypes.Structure):
     """`rd_kafka_metadata_partition`."""
 
@@ -68,7 +74,7 @@ class Metadata(ctypes.Structure):
 
     _fields_ = (
         ("broker_cnt", c_int),
-        ("brokers", c_void_p),
+        ("brokers", POINTER(MetadataBroker)),
         ("topic_cnt", c_int),
         ("topics", POINTER(MetadataTopic)),
     )
