@@ -16,7 +16,7 @@ from discovery.core.errors import StateError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.spark.source.cuts import rules as cut
 from discovery.spark.source.cuts.rules import CutRecord, Pending, Plan, PlannedRange, Settlement
-from tests.property.exploring import put, trail
+from tests.property.exploring import BrokenError, Explored, put, walk
 
 TP = TopicPartition(TopicName("t"), 0)
 Span = tuple[int, int]
@@ -31,6 +31,8 @@ class World:
     batches: int = 4
     crashes: int = 1
     scans: int = 1
+    pieces: int = 1
+    """Tasks that read one range, a piece each; a range has at least one row for each."""
     attempts: int = 2
     ghosts: int = 1
     """Requests that the network may delay."""
@@ -51,7 +53,7 @@ class World:
 
 
 class Attempt(NamedTuple):
-    """A reader. `heard` is the answer it has; it hands out rows as it goes."""
+    """A reader of one piece. `heard` is the answer it has; it hands out rows as it goes."""
 
     run: int
     plan: int
@@ -65,12 +67,19 @@ class Attempt(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The batch that runs: its plan, and for each scan how many attempts began and what one of them delivered."""
+    """The batch that runs: its plan, and for each task how many attempts began and what one of them delivered.
+
+    A task is a piece of a scan: those of the first scan come first.
+    """
 
     number: int
     start: int
     end: int
+    pieces: tuple[int, ...]
+    """Where they start."""
     settled: int | None
+    read: frozenset[int]
+    """Pieces that were settled as read, while the range is undecided."""
     begun: tuple[int, ...]
     delivered: tuple[Span | None, ...]
     sent: bool
@@ -87,8 +96,8 @@ class State(NamedTuple):
     ledger: Ledger = ()
     """Durable."""
     sink: frozenset[tuple[int, int, Span]] = frozenset()
-    """Scan, batch and rows. Durable."""
-    late: frozenset[tuple[int, tuple[Span, ...]]] = frozenset()
+    """Scan, batch and rows of a task. Durable."""
+    late: frozenset[tuple[int, tuple[tuple[int, Span], ...]]] = frozenset()
     """Commits of whole batches on their way to the sink."""
     run: int = 0
     """0: the driver is down."""
@@ -103,26 +112,8 @@ class State(NamedTuple):
     """The plan is in force."""
     unpersisted: Ledger = ()
     attempts: tuple[Attempt, ...] = ()
-    ghosts: tuple[tuple[int, int, int], ...] = ()
-    """Run, plan and proposal of requests that the network still holds."""
-
-
-class Violation(NamedTuple):
-    """What went wrong, and the steps that lead there."""
-
-    text: str
-    trail: tuple[str, ...]
-
-
-class Explored(NamedTuple):
-    """How far the walk came."""
-
-    states: int
-    violation: Violation | None
-
-
-class _BrokenError(Exception):
-    """A step showed that rows were lost or repeated, or that the rules contradict themselves."""
+    ghosts: tuple[tuple[int, int, int, int], ...] = ()
+    """Run, plan, piece and proposal of requests that the network still holds."""
 
 
 Steps = Iterator[tuple[str, State]]
@@ -130,27 +121,11 @@ Steps = Iterator[tuple[str, State]]
 
 def explore(world: World, *, limit: int = 20_000_000) -> Explored:
     """Walk every reachable state, or up to the first violation."""
-    first = State()
-    came_from: dict[State, tuple[State, str] | None] = {first: None}
-    layer = [first]
-    while layer:
-        found: list[State] = []
-        for state in layer:
-            try:
-                for name, after in _steps(world, state):
-                    if after not in came_from:
-                        came_from[after] = (state, name)
-                        _check_repeats(after)
-                        found.append(after)
-            except _BrokenError as error:
-                return Explored(len(came_from), Violation(str(error), trail(came_from, state)))
-            if len(came_from) > limit:
-                raise AssertionError(f"more than {limit} states")
-        layer = found
-    return Explored(len(came_from), None)
+    return walk(State(), lambda state, _: _steps(world, state), limit=limit)
 
 
 def _steps(world: World, state: State) -> Steps:
+    _check_repeats(state)
     yield from _network(world, state)
     yield from _readers(world, state)
     yield from _arrivals(world, state)
@@ -196,7 +171,7 @@ def _planned(world: World, state: State) -> Steps:
     try:
         found = cut.advance({TP: start}, _pending(closed.ledger + closed.unpersisted))
     except StateError as error:
-        raise _BrokenError(str(error)) from None
+        raise BrokenError(str(error)) from None
     if found.applied:
         if world.applied_first:
             closed = closed._replace(ledger=_with(closed.ledger, found.applied))
@@ -216,27 +191,31 @@ def _activate(world: World, state: State) -> State:
     number = state.number + 1
     ranges = {TP: PlannedRange(start=start, end=end)} if end > start else {}
     if end < start and not any((r.end, r.cut) == (start, end) for r in state.ledger):
-        raise _BrokenError(f"the plan goes back from {start} to {end} and nothing was cut there")
-    settled = None
+        raise BrokenError(f"the plan goes back from {start} to {end} and nothing was cut there")
+    settled, size = None, max(end - start, 1)
+    pieces = tuple(start + size * k // min(world.pieces, size) for k in range(min(world.pieces, size)))
     if ranges:
         records = _pending(state.ledger + state.unpersisted)
         same = [r for r in state.ledger if (r.start, r.end) == (start, end)]
         if same and not world.pending_only:
             records = {TP: same[-1]}
         try:
-            plan = world.open_plan(number, ranges, records, replayed=state.returned != end)
+            split = {TP: pieces} if len(pieces) > 1 else {}
+            plan = world.open_plan(number, ranges, records, replayed=state.returned != end, pieces=split)
         except StateError as error:
-            raise _BrokenError(str(error)) from None
+            raise BrokenError(str(error)) from None
         settled = plan.settled.get(TP)
     nothing = not ranges or settled == start
-    scans = world.scans
+    tasks = world.scans * len(pieces)
     running = Running(
         number=number,
         start=start,
         end=end,
+        pieces=pieces,
         settled=settled,
-        begun=(0,) * scans,
-        delivered=((start, start) if nothing else None,) * scans,
+        read=frozenset(),
+        begun=(0,) * tasks,
+        delivered=((start, start) if nothing else None,) * tasks,
         sent=nothing,
         landed=nothing,
     )
@@ -254,25 +233,26 @@ def _batch(world: World, state: State) -> Steps:
     if running.sent:
         return
     if world.sink != "task" and None not in running.delivered:
-        spans = tuple(span for span in running.delivered if span is not None)
+        spans = tuple((_scan(running, task), span) for task, span in enumerate(running.delivered) if span is not None)
         sent = running._replace(sent=True)
         yield "commit to the sink", state._replace(running=sent, late=state.late | {(batch, spans)})
-    for scan in range(world.scans):
-        if running.begun[scan] < world.attempts and running.delivered[scan] is None:
+    for task, count in enumerate(running.begun):
+        if count < world.attempts and running.delivered[task] is None:
+            begin, end = _piece(running, task)
             attempt = Attempt(
                 run=state.run,
                 plan=running.number,
-                scan=scan,
+                scan=_scan(running, task),
                 batch=batch,
-                start=running.start,
-                end=running.end,
-                position=running.start,
-                heard=running.settled,
+                start=begin,
+                end=end,
+                position=begin,
+                heard=_plan_of(running).end_of(TP, begin),
                 ended=False,
             )
-            begun = put(running.begun, scan, running.begun[scan] + 1)
+            begun = put(running.begun, task, count + 1)
             yield (
-                f"attempt of scan {scan}",
+                f"attempt of scan {attempt.scan} at {begin}",
                 _with_attempts(state, None, attempt)._replace(running=running._replace(begun=begun)),
             )
 
@@ -281,7 +261,7 @@ def _arrivals(world: World, state: State) -> Steps:
     for batch, spans in state.late:
         kept = frozenset(entry for entry in state.sink if entry[1] != batch or world.sink != "batch-last")
         there = any(entry[1] == batch for entry in kept)
-        sink = kept if there else kept | {(scan, batch, span) for scan, span in enumerate(spans)}
+        sink = kept if there else kept | {(scan, batch, span) for scan, span in spans}
         landed = state._replace(sink=sink, late=state.late - {(batch, spans)})
         running = state.running
         if running is not None and running.sent and batch == len(state.log) - 1:
@@ -294,7 +274,7 @@ def _arrivals(world: World, state: State) -> Steps:
 
 def _readers(world: World, state: State) -> Steps:
     for attempt in set(state.attempts):
-        scan = f"scan {attempt.scan} of plan {attempt.plan}"
+        scan = f"scan {attempt.scan} of plan {attempt.plan} from {attempt.start}"
         if attempt.ended:
             if world.sink == "task":
                 yield f"{scan} commits its task", _task_committed(state, attempt)
@@ -313,9 +293,9 @@ def _readers(world: World, state: State) -> Steps:
 
 def _asks(world: World, state: State, attempt: Attempt, scan: str) -> Steps:
     if len(state.ghosts) < world.ghosts:
-        held = (attempt.run, attempt.plan, attempt.position)
+        held = (attempt.run, attempt.plan, attempt.start, attempt.position)
         yield f"{scan} asks late", state._replace(ghosts=tuple(sorted({*state.ghosts, held})))
-    after, end = _decided(world, state, attempt.run, attempt.plan, attempt.position)
+    after, end = _decided(world, state, attempt.run, attempt.plan, attempt.start, attempt.position)
     if end is None:
         yield f"{scan} is refused", _with_attempts(state, attempt, None)
         return
@@ -330,33 +310,59 @@ def _network(world: World, state: State) -> Steps:
         yield f"the late request {ghost} arrives", _decided(world, left, *ghost)[0]
 
 
-def _decided(world: World, state: State, run: int, number: int, proposed: int) -> tuple[State, int | None]:
+def _decided(  # noqa: PLR0917 - a request and its world
+    world: World, state: State, run: int, number: int, piece: int, proposed: int
+) -> tuple[State, int | None]:
     """The coordinator: a write-once outcome, recorded before it is answered."""
     running = state.running
     if state.run == 0 or not state.open or running is None:
         return state, None
     if world.numbers_checked and (run, number) != (state.run, running.number):
         return state, None
-    if not running.start <= proposed <= running.end or running.end <= running.start:
+    if piece not in running.pieces or not piece <= proposed <= running.end or running.end <= running.start:
         return state, None
-    settled, cuts = _settled(world.settle, running.number, (running.start, running.end), running.settled, proposed)
-    after = state._replace(running=running._replace(settled=settled))
+    try:
+        settled, read, heard, cuts = _settled(world.settle, _plan_of(running), piece, proposed)
+    except StateError:
+        return state, None
+    after = state._replace(running=running._replace(settled=settled, read=read))
     if cuts and world.persist_first:
         after = after._replace(ledger=_with(state.ledger, cuts))
     elif cuts:
         after = after._replace(unpersisted=_with(state.unpersisted, cuts))
-    return after, settled
+    return after, heard
+
+
+def _settled(
+    rule: Callable[..., Settlement], plan: Plan, piece: int, proposed: int
+) -> tuple[int | None, frozenset[int], int, Ledger]:
+    found = rule(plan, {TP: proposed}, starts={TP: piece})
+    return found.plan.settled.get(TP), frozenset(start for _, start in found.plan.read), found.ends[TP], found.cuts
+
+
+def _plan_of(running: Running) -> Plan:
+    return _plan(running.number, (running.start, running.end), running.pieces, running.settled, running.read)
 
 
 @cache
-def _settled(
-    rule: Callable[..., Settlement], number: int, span: Span, settled: int | None, proposed: int
-) -> tuple[int, Ledger]:
-    known = {} if settled is None else {TP: settled}
-    ranges = {TP: PlannedRange(start=span[0], end=span[1])}
-    plan = Plan(number=number, incarnation=1, ranges=ranges, settled=known)
-    found = rule(plan, {TP: proposed})
-    return found.ends[TP], found.cuts
+def _plan(number: int, span: Span, pieces: tuple[int, ...], settled: int | None, read: frozenset[int]) -> Plan:
+    return Plan(
+        number=number,
+        incarnation=1,
+        ranges={TP: PlannedRange(start=span[0], end=span[1])},
+        settled={} if settled is None else {TP: settled},
+        pieces={TP: pieces} if len(pieces) > 1 else {},
+        read=frozenset((TP, start) for start in read),
+    )
+
+
+def _scan(running: Running, task: int) -> int:
+    return task // len(running.pieces)
+
+
+def _piece(running: Running, task: int) -> Span:
+    bounds = (*running.pieces, running.end)
+    return bounds[task % len(running.pieces)], bounds[task % len(running.pieces) + 1]
 
 
 def _ended(world: World, state: State, attempt: Attempt) -> State:
@@ -367,7 +373,7 @@ def _ended(world: World, state: State, attempt: Attempt) -> State:
 
 def _task_committed(state: State, attempt: Attempt) -> State:
     entry = (attempt.scan, attempt.batch, (attempt.start, attempt.position))
-    there = any(known[:2] == entry[:2] for known in state.sink)
+    there = any(known[:2] == entry[:2] and known[2][0] == attempt.start for known in state.sink)
     after = state if there else state._replace(sink=state.sink | {entry})
     return _delivered(_with_attempts(after, attempt, None), attempt)
 
@@ -376,9 +382,10 @@ def _delivered(state: State, attempt: Attempt) -> State:
     running = state.running
     if running is None or (attempt.run, attempt.plan) != (state.run, running.number):
         return state
-    if running.delivered[attempt.scan] is not None:
+    task = attempt.scan * len(running.pieces) + running.pieces.index(attempt.start)
+    if running.delivered[task] is not None:
         return state
-    delivered = put(running.delivered, attempt.scan, (attempt.start, attempt.position))
+    delivered = put(running.delivered, task, (attempt.start, attempt.position))
     return state._replace(running=running._replace(delivered=delivered))
 
 
@@ -389,7 +396,7 @@ def _check_repeats(state: State) -> None:
     for scan in {entry[0] for entry in state.sink}:
         rows = [row for s, _, span in state.sink if s == scan for row in range(*span)]
         if len(rows) != len(set(rows)):
-            raise _BrokenError(f"scan {scan} delivered a row twice: {sorted(rows)}")
+            raise BrokenError(f"scan {scan} delivered a row twice: {sorted(rows)}")
 
 
 def _check_complete(world: World, state: State) -> None:
@@ -399,7 +406,7 @@ def _check_complete(world: World, state: State) -> None:
     for scan in range(world.scans):
         rows = {row for s, _, span in state.sink if s == scan for row in range(*span)}
         if rows != set(range(until)):
-            raise _BrokenError(f"scan {scan} has delivered {sorted(rows)}, the logs say 0 to {until}")
+            raise BrokenError(f"scan {scan} has delivered {sorted(rows)}, the logs say 0 to {until}")
 
 
 # -- small things -------------------------------------------------------------------------------------------------
@@ -422,5 +429,5 @@ def _with_attempts(state: State, old: Attempt | None, new: Attempt | None) -> St
         attempts.remove(old)
     if new is not None:
         attempts.append(new)
-    attempts.sort(key=lambda a: (a.run, a.plan, a.scan, a.position, a.heard is None, a.heard or 0, a.ended))
+    attempts.sort(key=lambda a: (a.run, a.plan, a.scan, a.start, a.position, a.heard is None, a.heard or 0, a.ended))
     return state._replace(attempts=tuple(attempts))

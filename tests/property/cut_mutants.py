@@ -3,7 +3,7 @@
 Each drops one reason.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,20 @@ from tests.property.cut_model import World
 Ranges = Mapping[TopicPartition, PlannedRange]
 
 
-def overwrite(plan: Plan, proposed: Mapping[TopicPartition, int]) -> Settlement:
+def overwrite(plan: Plan, proposed: Mapping[TopicPartition, int], **more: Any) -> Settlement:
     """Let the last decision win."""
-    return cut.settle(replace(plan, settled={}), proposed)
+    return cut.settle(replace(plan, settled={}), proposed, **more)
 
 
-def replay_undecided(
-    number: int, ranges: Ranges, pending: Pending, *, replayed: bool = False, whole: Collection[TopicPartition] = ()
-) -> Plan:
+def forget_read(plan: Plan, proposed: Mapping[TopicPartition, int], **more: Any) -> Settlement:
+    """Forget which pieces were read."""
+    found = cut.settle(plan, proposed, **more)
+    return replace(found, plan=replace(found.plan, read=frozenset()))
+
+
+def replay_undecided(number: int, ranges: Ranges, pending: Pending, *, replayed: bool = False, **more: Any) -> Plan:
     """Treat a replay as if its ranges had never been read."""
-    return cut.open_plan(number, ranges, pending, replayed=False, whole=whole)
+    return cut.open_plan(number, ranges, pending, replayed=False, **more)
 
 
 def replay_forgets(number: int, ranges: Ranges, pending: Pending, **more: Any) -> Plan:
@@ -43,5 +47,6 @@ MUTANTS: Mapping[str, World] = {
     "the ledger is lost silently": World(ledger_survives=False),
     "plan numbers are not checked": World(numbers_checked=False),
     "a replay is cut by an applied record": World(pending_only=False),
+    "a cut forgets what pieces were read": World(settle=forget_read, pieces=2, batches=2, crashes=0, ghosts=0),
 }
-"""The nine of the specification and one that this model taught; each with a world in which it shows."""
+"""The nine of the specification and those that this model taught; each with a world in which it shows."""

@@ -16,7 +16,7 @@ from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import crossing
 from discovery.spark.source.feeds import FeedFactory, chosen_feed
 from discovery.spark.source.options.parse import SourceOptions, batch_notes
-from discovery.spark.source.planning.bounded import fresh_view, longest_wait_seconds
+from discovery.spark.source.planning.bounded import longest_wait_seconds
 from discovery.spark.source.planning.bounds import ENDING, STARTING, Bound, BoundNames, ByTimestamp, option_of
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, Offsets
 from discovery.spark.source.planning.plan import describe
@@ -93,36 +93,34 @@ def plan_batch(
 
     Runs: driver; blocks <= `startupTimeout` + 2 x 60 s.
     """
-    begin, until, view = _resolved(feed, options, clock)
+    begin, until, view = _resolved(feed, options, Patience(feed, options, clock))
     if options.fail_on_data_loss:
         _refuse_lost(options.batch_start, begin, view, options, STARTING)
         _refuse_lost(options.batch_end, until, view, options, ENDING)
     first, last = _numbers(begin, view, options), _numbers(until, view, options)
     _refuse_backward(first, last, options)
-    topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
     # Without leaders each partition is a group of its own: none waits for another one's leader here.
-    ranges = ranges_between(first, last, {}, {}, topic_ids)
+    ranges = [replace(r, leader=None) for r in ranges_between(first, last, {}, view.partitions)]
     least, most = options.min_partitions, options.max_records_per_partition
     return pack(ranges, partitions=len(last), min_partitions=least, max_records=most), view.bootstrap
 
 
-def _resolved(feed: SourceFeed, options: SourceOptions, clock: Clock) -> tuple[Offsets, Offsets, FeedView]:
+def _resolved(feed: SourceFeed, options: SourceOptions, patience: Patience) -> tuple[Offsets, Offsets, FeedView]:
     """Return where each partition begins and ends, EARLIEST and LATEST among it, and a view no older than that."""
-    view = _complete_view(feed, options, clock)
+    view = _complete_view(feed, options, patience)
     bounds = options.batch_start, options.batch_end
     named = STARTING, ENDING
-    begin, until = (_offsets(b, names, view, feed, options, clock) for b, names in zip(bounds, named, strict=True))
+    begin, until = (_offsets(b, names, view, feed, options, patience) for b, names in zip(bounds, named, strict=True))
     if any(isinstance(bound, ByTimestamp) for bound in bounds):
         # A record found by its time may be younger than the first view, and would seem to lie behind the end.
-        view = _complete_view(feed, options, clock)
+        view = _complete_view(feed, options, patience)
     return begin, until, view
 
 
-def _complete_view(feed: SourceFeed, options: SourceOptions, clock: Clock) -> FeedView:
-    patience = Patience(feed, options, clock)
+def _complete_view(feed: SourceFeed, options: SourceOptions, patience: Patience) -> FeedView:
     patience.usable_view(lambda v: is_settled(v, options.interest))
     wait_seconds = longest_wait_seconds(options)
-    view = fresh_view(feed, clock, patience, wait_seconds=wait_seconds)
+    view = patience.ask(feed.refresh, wait_seconds)
     if view.missing_topics:
         missing = ", ".join(view.missing_topics)
         raise ConfigError(f"subscribe: topic {missing} does not exist; create it or correct the subscription")
@@ -145,11 +143,11 @@ def _unreadable(view: FeedView, options: SourceOptions) -> Mapping[TopicPartitio
 
 
 def _offsets(  # noqa: PLR0917 - each is another thing
-    bound: Bound, names: BoundNames, view: FeedView, feed: SourceFeed, options: SourceOptions, clock: Clock
+    bound: Bound, names: BoundNames, view: FeedView, feed: SourceFeed, options: SourceOptions, patience: Patience
 ) -> Offsets:
     there = existing(view)
     if isinstance(bound, ByTimestamp):
-        return offsets_by_time(bound, view, feed, clock, wait_seconds=longest_wait_seconds(options))
+        return offsets_by_time(bound, view, feed, patience, wait_seconds=longest_wait_seconds(options))
     if isinstance(bound, int):
         return dict.fromkeys(there, bound)
     refuse_mismatch(bound.keys(), there, option=names.offsets)

@@ -106,7 +106,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 refuse_start=no_cut_left_behind(self._options),
             )
             self._status = self._tell(self._planner)
-        if self._bounded and not self._planner.available_now:
+        if self._bounded and self._planner.state.target is None:
             self._planner.fix_target()
         return self._planner
 
@@ -142,7 +142,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         once = isinstance(limit, ReadAllAvailable)
         try:
             if once:
-                self._plan().fix_once()
+                self._plan().fix_target(one_batch=True)
             return cast("dict[str, Any]", self._plan().latest_offsets(start, _rows(limit)))
         except DiscoveryError as error:
             raise one_line(error) from None

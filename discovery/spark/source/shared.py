@@ -4,7 +4,7 @@ import logging
 import uuid
 from dataclasses import replace
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.key_material import fresh, open_stores
 from discovery.core.errors import StateError
 from discovery.feed.base import SourceFeed
 from discovery.spark.fetch import FetchSettings
@@ -72,15 +72,15 @@ def reads_plainly(options: SourceOptions) -> bool:
 
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:
-    """Return how the workers of this process's query read.
+    """Return how the workers of this process's query read, with the keys and authorities of this moment.
 
-    Runs: driver; no I/O.
+    Runs: driver, once per batch; see `fresh`.
     """
     isolation = {"isolation.level": options.interest.isolation.value}
     return FetchSettings(
         client_options={
             "group.id": f"{options.group_id_prefix}-{_RUN}",
-            **options.client.librdkafka,
+            **fresh(options.client).librdkafka,
             **isolation,
         },
         include_headers=options.include_headers,

@@ -30,6 +30,7 @@ from discovery.store.locations import default_state_dir
 if TYPE_CHECKING:  # who reads the file needs no data plane
     from discovery.spark.source.cuts.planned import CutReport
     from discovery.spark.source.planning.tasks import Task
+    from discovery.spark.source.planning.trigger import PlanState
 
 SCHEMA = 1
 _log = logging.getLogger("kafka_discovery.source")
@@ -53,15 +54,14 @@ class Standing(Protocol):
     options: SourceOptions
     stands: Offsets
     """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
-    parked: Mapping[TopicPartition, str]
+    state: "PlanState"
+    """What the newest plan left out, and what came late."""
     planned: Mapping[str, Any]
     """The end of the newest plan, as Spark has it."""
     batch_since: float | None
     """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
     batch: tuple["Task", ...]
     """Its tasks."""
-    late_records: int
-    """How many records waited in partitions that were parked, when these could be read again."""
 
     def cut_report(self) -> "CutReport":
         """Say what cuts have shown."""
@@ -133,8 +133,8 @@ class StatusFile:
         planner, view = self._planner, self._planner.feed.view()
         self._note_plan(planner.planned)
         seen = (
-            (view.version, view.fallback, planner.stands, planner.parked, planner.batch_since),
-            (planner.commit_report(), planner.cut_report(), planner.late_records),
+            (view.version, view.fallback, planner.stands, planner.state.parked, planner.batch_since),
+            (planner.commit_report(), planner.cut_report(), planner.state.late_records),
         )
         now = self._clock.monotonic()
         if seen == self._seen and now - self._written_at < _HEARTBEAT_SECONDS:
@@ -195,7 +195,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
     options = planner.options
     lags = _lags(view, planner.stands, options)
     known = {tp: lag for tp, lag in lags.items() if lag is not None}
-    parked = sorted(planner.parked.items())
+    parked = sorted(planner.state.parked.items())
     commits, cuts = planner.commit_report(), planner.cut_report()
     waiting, plain = _waiting(planner.batch, cuts, view), reads_plainly(options)
     return {
@@ -229,7 +229,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "waiting": [str(tp) for tp in waiting[:_NAMED]],
         "cuts": cuts.cuts,
         "rewinds": cuts.rewinds,
-        "late_records": planner.late_records,
+        "late_records": planner.state.late_records,
         "fallback": view.fallback,
         "engine_fallback": cuts.plain_engine or ("no compiler" if plain and options.fetch_engine == "auto" else ""),
         "plain_engine": plain,
@@ -276,7 +276,7 @@ def _behind(lags: Mapping[TopicPartition, int]) -> dict[str, str]:
 def _conditions(view: FeedView) -> dict[str, int]:
     """Count addresses by what may be done with them."""
     found = Counter(_condition(report.verdict) for report in view.addresses.values())
-    return {name: found[name] for name in ("healthy", "resting", "rejected", "unasked")}
+    return {name: found[name] for name in ("healthy", "quarantined", "rejected", "unasked")}
 
 
 def _condition(verdict: Verdict | None) -> str:
@@ -284,4 +284,4 @@ def _condition(verdict: Verdict | None) -> str:
         return "unasked"
     if verdict is Verdict.ALIVE:
         return "healthy"
-    return "rejected" if verdict in WRONG else "resting"
+    return "rejected" if verdict in WRONG else "quarantined"

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
+
+import tenacity
 
 from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, KafkaUnreachableError
@@ -13,6 +16,8 @@ _log = logging.getLogger("kafka_discovery.source")
 _SETTLE_SECONDS = 1.0
 """How long a start waits for leaders that have not reported their offsets, once others have."""
 _SAY_AGAIN_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
+_T = TypeVar("_T")
 
 
 class Patience:
@@ -25,7 +30,7 @@ class Patience:
         self._feed = feed
         self._options = options
         self._clock = clock
-        self._began = clock.monotonic()
+        self._began = self._say_after = clock.monotonic()
 
     def current(self) -> FeedView:
         """Return the view of this moment.
@@ -92,6 +97,33 @@ class Patience:
             self._feed.wait(view.version, min(deadline, say_at) - now)
             view, now = self.current(), self._clock.monotonic()
         return view
+
+    def ask(self, question: Callable[[float], _T], wait_seconds: float) -> _T:
+        """Ask Kafka until it answers; `question` gets the seconds that one try may take.
+
+        Raises:
+            KafkaUnreachableError: nobody answered within `wait_seconds`; carries a verdict per address.
+
+        Runs: driver; blocks <= wait_seconds.
+        """
+        deadline = self._clock.monotonic() + wait_seconds
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(KafkaUnreachableError),
+            stop=lambda _: self._clock.monotonic() >= deadline,
+            wait=lambda _: min(1.0, max(deadline - self._clock.monotonic(), 0.0)),
+            sleep=self._pause,
+            after=self._say_unanswered,
+            reraise=True,
+        )
+        return retry(lambda: question(max(min(_ANSWER_SECONDS, deadline - self._clock.monotonic()), 0.1)))
+
+    def _pause(self, seconds: float) -> None:
+        self.wait(lambda _: False, seconds)
+
+    def _say_unanswered(self, state: tenacity.RetryCallState) -> None:
+        if state.outcome is not None and (now := self._clock.monotonic()) >= self._say_after:
+            self._say_after = now + _SAY_AGAIN_SECONDS
+            _log.warning("the query cannot start yet: %s", state.outcome.exception())
 
     def _no_start(self, view: FeedView) -> KafkaUnreachableError | ConfigError:
         waited = self._options.startup_timeout_seconds

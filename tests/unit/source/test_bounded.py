@@ -85,7 +85,7 @@ def test_given_trigger_once_when_a_partition_stays_parked_then_the_others_are_re
     feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(0, None, leader=None)})
     plan = planner(feed)
     with caplog.at_level(logging.WARNING):
-        plan.fix_once()
+        plan.fix_target(one_batch=True)
     assert plan.latest_offsets({"t": {"0": 0, "1": 3}}, None) == {"t": {"0": 7, "1": 3}}
     assert "Trigger.Once reads without t-1 (it has no leader)" in caplog.text
 
@@ -94,7 +94,7 @@ def test_given_trigger_once_when_the_parked_partition_returns_in_time_then_it_is
     feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(0, None, leader=None)})
     feed.script.append(view_of({tp(0): partition_view(0, 8), tp(1): partition_view(0, 4)}))
     plan = planner(feed)
-    plan.fix_once()
+    plan.fix_target(one_batch=True)
     assert plan.latest_offsets({"t": {"0": 0, "1": 3}}, None) == {"t": {"0": 7, "1": 4}}
 
 
@@ -102,7 +102,7 @@ def test_given_trigger_once_at_a_new_start_when_one_partition_begins_at_its_end_
     feed = feed_with({tp(0): partition_view(0, 7), tp(1): partition_view(2, 9)})
     plan = planner(feed, startingOffsets='{"t":{"0":3,"1":-1}}')
     start = plan.initial_offsets()
-    plan.fix_once()
+    plan.fix_target(one_batch=True)
     end = plan.latest_offsets(start, None)
     assert (start, end) == ({"t": {"0": 3, "1": -1}}, {"t": {"0": 7, "1": 9}})
     assert [(r.start_offset, r.end_offset) for task in plan.tasks(start, end)[0] for r in task] == [(3, 7)]

@@ -36,6 +36,13 @@ def opened(tmp_path: Path) -> tuple[RangeCoordinator, FullDisk]:
     return coordinator, ledger
 
 
+def planned(tmp_path: Path) -> tuple[RangeCoordinator, FullDisk]:
+    coordinator, ledger = opened(tmp_path)
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    return coordinator, ledger
+
+
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[RangeCoordinator]:
     made, _ = opened(tmp_path)
@@ -91,6 +98,24 @@ def test_given_a_topic_recreated_under_a_plan_when_settled_then_nothing_is_deliv
     assert "nobody could be read from" not in caplog.text
     assert coordinator.held(NOBODY) == {}, "nothing rests for it"
     assert coordinator.advance({tp(0): 20, tp(1): 4, u0: 9}) == {tp(0): 5}
+    coordinator.close()
+
+
+@pytest.mark.parametrize(("read", "known"), [(10, {tp(0): 10}), (15, {})], ids=("a beginning", "one behind it"))
+def test_given_a_topic_recreated_under_pieces_when_what_was_read_is_a_beginning_then_the_cut_lies_behind_it(
+    tmp_path: Path, read: int, known: dict[TopicPartition, int]
+) -> None:
+    ids = {TopicName("t"): TopicId("first")}
+    coordinator = RangeCoordinator(FullDisk(tmp_path, "s", lock_wait_seconds=0.1), topic_id_of=ids.get)
+    coordinator.open()
+    coordinator.begin({}, {})
+    ranges = {tp(0): replace(RANGES[tp(0)], topic_id=TopicId("first"))}
+    coordinator.open_plan(ranges, replayed=False, pieces={tp(0): (5, 10, 15)})
+    assert coordinator.decide(1, {tp(0): read}, starts={tp(0): read - 5}) == {tp(0): read}
+    ids[TopicName("t")] = TopicId("second")
+    assert coordinator.known(1, [tp(0)], starts={tp(0): 15 if known else 5}) == dict.fromkeys(known, 15)
+    assert coordinator.decide(1, {tp(0): 20}, starts={tp(0): 15}) == {tp(0): 15 if known else 20}
+    assert {place: record.cut for place, record in coordinator.pending().items()} == known
     coordinator.close()
 
 
@@ -165,9 +190,7 @@ def test_given_a_plan_that_is_over_when_a_zombie_asks_then_it_is_refused(coordin
 def test_given_a_full_disk_when_a_range_is_cut_then_nothing_is_settled_and_it_cannot_become_full(
     tmp_path: Path,
 ) -> None:
-    coordinator, ledger = opened(tmp_path)
-    coordinator.begin({}, {})
-    coordinator.open_plan(RANGES, replayed=False)
+    coordinator, ledger = planned(tmp_path)
     ledger.full = True
     with pytest.raises(StateError, match="no space left"):
         coordinator.decide(1, {tp(0): 9})
@@ -247,9 +270,7 @@ def test_given_a_slow_ledger_when_a_cut_is_written_then_others_are_answered_and_
 def test_given_a_ledger_that_cannot_be_written_when_a_partition_went_back_then_it_waits_and_the_query_does_not_fail(
     tmp_path: Path,
 ) -> None:
-    coordinator, ledger = opened(tmp_path)
-    coordinator.begin({}, {})
-    coordinator.open_plan(RANGES, replayed=False)
+    coordinator, ledger = planned(tmp_path)
     coordinator.decide(1, {tp(0): 9})
     coordinator.close_plan()
     assert coordinator.advance({tp(0): 9}) == {}
@@ -264,9 +285,7 @@ def test_given_a_ledger_that_cannot_be_written_when_a_partition_went_back_then_i
 
 
 def test_given_a_ledger_that_another_took_when_a_partition_went_back_then_the_query_fails(tmp_path: Path) -> None:
-    coordinator, ledger = opened(tmp_path)
-    coordinator.begin({}, {})
-    coordinator.open_plan(RANGES, replayed=False)
+    coordinator, ledger = planned(tmp_path)
     coordinator.decide(1, {tp(0): 9})
     coordinator.advance({tp(0): 9})
     ledger.taken = True
@@ -499,9 +518,7 @@ def test_given_a_ticket_when_shown_then_the_token_is_not(server: CoordinatorServ
 def test_given_a_ledger_that_cannot_be_written_when_a_worker_cuts_then_it_waits_for_it_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    coordinator, ledger = opened(tmp_path)
-    coordinator.begin({}, {})
-    coordinator.open_plan(RANGES, replayed=False)
+    coordinator, ledger = planned(tmp_path)
     server = CoordinatorServer(coordinator, host="127.0.0.1")
     server.start()
     ledger.full = True

@@ -52,9 +52,59 @@ def test_given_a_replay_when_opened_then_what_was_cut_stays_cut_and_all_else_is_
     assert plan.settled == {tp(0): 8, tp(1): 4}
 
 
-def test_given_partitions_read_in_pieces_or_from_an_unknown_beginning_when_opened_then_they_are_never_cut() -> None:
+def test_given_whole_partitions_or_an_unknown_beginning_when_opened_then_they_are_never_cut() -> None:
     ranges = {tp(0): RANGE, tp(1): PlannedRange(start=-2, end=4)}
     assert open_plan(1, ranges, {}, whole=[tp(0)]).settled == {tp(0): 20, tp(1): 4}
+
+
+def in_pieces(*read: int) -> Plan:
+    """A range of three pieces, of which some are read."""
+    plan = a_plan(pieces={tp(0): (5, 10, 15)})
+    for start in read:
+        plan = settle(plan, {tp(0): start + 5}, starts={tp(0): start}).plan
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("read", "start", "at", "cut"),
+    [
+        ((), 5, 8, 8),
+        ((), 10, 12, 5),
+        ((5,), 10, 12, 12),
+        ((5,), 15, 18, 10),
+        ((5, 10), 15, 18, 18),
+        ((5, 10), 15, 15, 15),
+    ],
+)
+def test_given_pieces_when_what_was_read_is_a_beginning_then_the_cut_lies_in_the_first_unread_one(
+    read: tuple[int, ...], start: int, at: int, cut: int
+) -> None:
+    found = settle(in_pieces(*read), {tp(0): at}, starts={tp(0): start})
+    assert [record.cut for record in found.cuts] == [cut]
+    assert found.plan.settled == {tp(0): cut}
+    assert found.plan.end_of(tp(0), 5) == min(cut, 10)
+    assert found.plan.end_of(tp(0), 15) == max(cut, 15)
+
+
+@pytest.mark.parametrize(("read", "start"), [((10,), 5), ((15,), 5), ((5, 15), 10), ((10,), 15)])
+def test_given_pieces_when_one_behind_the_first_unread_is_read_then_nothing_is_cut(
+    read: tuple[int, ...], start: int
+) -> None:
+    found = settle(in_pieces(*read), {tp(0): start + 1}, starts={tp(0): start})
+    assert (found.cuts, found.ends, found.plan.settled) == ((), {tp(0): start + 5}, {tp(0): 20})
+
+
+def test_given_pieces_when_all_are_read_then_the_range_is_full_and_each_answer_stays() -> None:
+    assert in_pieces(15, 5).settled == {}
+    assert in_pieces(15, 5).end_of(tp(0), 15) == 20
+    assert settle(in_pieces(15), {tp(0): 16}, starts={tp(0): 15}).ends == {tp(0): 20}, "it was read before"
+    assert in_pieces(15, 5, 10).settled == {tp(0): 20}
+
+
+@pytest.mark.parametrize(("start", "at"), [(10, 9), (10, 16), (7, 8)])
+def test_given_pieces_when_a_proposal_lies_outside_of_its_own_then_it_is_refused(start: int, at: int) -> None:
+    with pytest.raises(StateError, match="t-0 "):
+        settle(in_pieces(), {tp(0): at}, starts={tp(0): start})
 
 
 def test_given_a_record_that_contradicts_the_plan_when_opened_then_it_is_an_error() -> None:

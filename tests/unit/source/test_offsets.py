@@ -5,7 +5,7 @@ import json
 import pytest
 
 from discovery.core.errors import ConfigError
-from discovery.spark.source.planning.offsets import Remembered, merge, parse_offsets, same_or, to_json
+from discovery.spark.source.planning.offsets import Remembered, parse_offsets, to_json
 from tests.support.fakes.feed import tp
 
 
@@ -41,15 +41,6 @@ def test_given_a_wrong_text_when_read_then_one_line_says_where(text: str, expect
     with pytest.raises(ConfigError) as error:
         parse_offsets(text, what="startingOffsets")
     assert str(error.value) == expected
-
-
-def test_given_nothing_changed_when_answered_then_it_is_the_start_object_itself_whatever_its_order() -> None:
-    start = {"t": {"1": 5, "0": 4}}
-    assert same_or(start, {"t": {"0": 4, "1": 5}}) is start
-
-
-def test_given_a_partition_that_vanished_when_merged_then_it_keeps_its_place() -> None:
-    assert merge({tp(0): 4, tp(1): 5}, {tp(0): 6}) == {tp(0): 6, tp(1): 5}
 
 
 def test_given_offsets_that_were_read_when_a_copy_comes_back_then_it_is_not_read_again() -> None:

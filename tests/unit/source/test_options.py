@@ -9,11 +9,12 @@ import pytest
 from discovery.config.client.options import map_client_options
 from discovery.config.durations import duration_option
 from discovery.config.service_files import SERVICE_FILES
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, StateError
 from discovery.core.model import BrokerAddress, Isolation
 from discovery.kafka.settings import client_properties
 from discovery.spark.fetch.consumers import CachedConsumer
 from discovery.spark.source import shared
+from discovery.spark.source.feeds import embedded_feed
 from discovery.spark.source.options.parse import (
     KNOWN,
     WITHOUT_EFFECT,
@@ -311,3 +312,13 @@ def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept
         "/run/token", "/ca", "/crt", "/key",
     ]  # fmt: skip
     assert options.discovery_max_age_seconds == 60
+
+
+def test_given_a_state_folder_that_cannot_be_written_when_a_named_source_starts_then_one_line_says_so(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "sourceId": "dau"}
+    options = parse_options({**given, "stateDir": str(tmp_path / "file/state")})
+    with pytest.raises(StateError, match=r"^stateDir: the state cannot be kept: .*; name a folder you may write$"):
+        shared.started_feed(embedded_feed, options)

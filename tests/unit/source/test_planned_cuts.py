@@ -21,6 +21,7 @@ from discovery.spark.source.feeds import current_topic_id
 from discovery.spark.source.options.cuts import CutOptions
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
+from discovery.spark.source.status import status_of
 from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
 from tests.support.fakes.ledger import FullDisk
 
@@ -69,11 +70,13 @@ class Run:
         assert plan is not None
         self.coordinator.known(plan.number, [], batch)
 
-    def first_batch(self) -> Any:
+    def first_batch(self, *, cut_at: int | None = None) -> Any:
         start = self.planner.initial_offsets()
         end = self.latest(start)
         self.planner.initial_offsets()
         self.planner.tasks(start, end)
+        if cut_at is not None:
+            self.cut(0, cut_at)
         return end
 
 
@@ -109,10 +112,52 @@ def test_given_a_cut_when_the_next_batches_are_planned_then_it_goes_back_and_is_
     assert run.ranges(back, on) == {0: (3, 30)}
 
 
+def waiting(run: Run) -> object:
+    """What the status says that tasks wait for, now that the leader of t-0 is dead."""
+    run.feed.show_partitions({tp(0): partition_view(0, 10, leader=None), tp(1): TWO[tp(1)]})
+    return status_of(run.planner, run.feed.view(), wall=0.0)["waiting"]
+
+
+@pytest.mark.parametrize(("end", "left"), [(3, []), (10, []), (None, ["t-0"])], ids=("cut", "read", "undecided"))
+def test_given_a_dead_leader_when_its_range_is_cut_or_read_then_no_task_is_said_to_wait_for_it(
+    start_run: StartRun, end: int | None, left: list[str]
+) -> None:
+    run = start_run()
+    run.first_batch(cut_at=end)
+    assert waiting(run) == left
+
+
+@pytest.mark.parametrize("cut_at", [None, 3])
+def test_given_a_dead_leader_when_its_batch_is_replayed_then_tasks_are_said_to_wait_for_it(
+    start_run: StartRun, cut_at: int | None
+) -> None:
+    end = start_run().first_batch(cut_at=cut_at)
+    again = start_run()
+    again.ranges(START, end)
+    assert waiting(again) == ["t-0"]
+
+
+def test_given_a_dead_leader_when_its_batch_is_never_cut_then_tasks_are_said_to_wait_for_it(
+    start_run: StartRun,
+) -> None:
+    run = start_run(onParked="hold")
+    run.first_batch()
+    assert waiting(run) == ["t-0"]
+
+
+def test_given_a_dead_leader_when_a_later_piece_was_read_then_tasks_are_said_to_wait_for_it(
+    start_run: StartRun,
+) -> None:
+    run = start_run(maxRecordsPerPartition="5")
+    run.first_batch()
+    assert run.coordinator.decide(1, {tp(0): 10}, starts={tp(0): 5}) == {tp(0): 10}
+    assert run.coordinator.decide(1, {tp(0): 2}, starts={tp(0): 0}) == {tp(0): 5}, "not cut: it must be read on"
+    assert waiting(run) == ["t-0"]
+
+
 def test_given_a_cut_when_rows_are_limited_or_the_query_holds_then_it_still_goes_back(start_run: StartRun) -> None:
     run = start_run()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     again = start_run({tp(0): partition_view(None, None, leader=None), tp(1): TWO[tp(1)]}, onParked="hold")
     assert again.ranges(START, end) == {0: (0, 3), 1: (0, 10)}
     back = again.latest(end, max_rows=1)
@@ -123,8 +168,7 @@ def test_given_a_cut_when_rows_are_limited_or_the_query_holds_then_it_still_goes
 
 def test_given_a_cut_when_the_log_lost_records_since_then_the_rewind_comes_before_the_loss(start_run: StartRun) -> None:
     run = start_run()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     run.feed.show_partitions({tp(0): partition_view(5, 8), tp(1): TWO[tp(1)]})
     back = run.latest(end)
     assert back == {"t": {"0": 3, "1": 10}}
@@ -136,8 +180,7 @@ def test_given_a_cut_when_its_topic_is_recreated_then_it_goes_back_and_then_begi
     start_run: StartRun,
 ) -> None:
     run = start_run(onTopicRecreated="restart")
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     new = partition_view(0, 8, topic_id=TopicId("id-2"))
     run.feed.show(view_of({tp(0): new, tp(1): new}, generation=Generation(2)))
     back = run.latest(end)
@@ -171,8 +214,7 @@ def test_given_a_driver_that_died_after_a_cut_when_the_batch_is_replayed_then_it
     start_run: StartRun,
 ) -> None:
     run = start_run()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     again = start_run()
     assert again.ranges(START, end) == {0: (0, 3), 1: (0, 10)}
     assert again.undecided(START, end) == set(), "what was not cut then is full now"
@@ -236,15 +278,27 @@ def test_given_two_scans_of_one_batch_when_leaders_move_between_them_then_both_g
     assert run.undecided(START, end) == {1}
 
 
-def test_given_a_partition_read_in_pieces_when_planned_then_it_is_never_cut(start_run: StartRun) -> None:
+def test_given_a_partition_read_in_pieces_when_the_first_one_is_cut_then_the_later_ones_are_empty(
+    start_run: StartRun,
+) -> None:
     run = start_run({tp(0): partition_view(0, 1000), tp(1): partition_view(0, 10)}, minPartitions="6")
     start = run.planner.initial_offsets()
     end = run.latest(start)
     tasks, _, ticket = run.planner.tasks(start, end)
-    pieces: list[FetchRange] = [r for task in tasks for r in task if r.topic_partition == tp(0)]
-    assert len(pieces) > 1
+    pieces = sorted((r.start_offset, r.end_offset) for task in tasks for r in task if r.topic_partition == tp(0))
+    first, second, *_, (_, last) = pieces
     assert ticket is not None
-    assert ticket.undecided == {tp(1)}
+    assert ticket.undecided == {tp(0), tp(1)}
+    assert ticket.split == {tp(0)}
+    number = ticket.plan
+    assert run.coordinator.decide(number, {tp(0): first[1]}, starts={tp(0): first[0]}) == {tp(0): first[1]}
+    cut = second[0] + 3
+    assert run.coordinator.decide(number, {tp(0): cut}, starts={tp(0): second[0]}) == {tp(0): cut}
+    assert run.coordinator.known(number, [tp(0)], starts={tp(0): first[0]}) == {tp(0): first[1]}
+    assert run.coordinator.decide(number, {tp(0): last}, starts={tp(0): pieces[-1][0]}) == {tp(0): pieces[-1][0]}
+    shorter = [(r.start_offset, r.end_offset) for task in run.planner.tasks(start, end)[0] for r in task]
+    assert {first, (second[0], cut)} == set(shorter) - {(0, 10)}, "another scan reads no later piece at all"
+    assert run.latest(end)["t"]["0"] == cut
 
 
 def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_it_gets_more_time_and_rests_between(
@@ -264,7 +318,7 @@ def test_given_a_leader_that_is_slow_and_not_dead_when_cut_again_and_again_then_
         back = run.latest(end)
         began = run.feed.clock.monotonic()
         while (more := run.latest(back)) is back:
-            assert "workers could not read it" in run.planner.parked[tp(0)]
+            assert "workers could not read it" in run.planner.state.parked[tp(0)]
             run.feed.clock.advance(0.25)
         rests.append(run.feed.clock.monotonic() - began)
         start, end = back, more
@@ -313,8 +367,7 @@ def test_given_a_ledger_that_cannot_be_written_when_a_query_is_new_then_it_begin
 
 def test_given_a_truncation_in_flight_when_the_partition_was_cut_then_it_is_data_loss(start_run: StartRun) -> None:
     run = start_run()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     back = run.latest(end)
     run.feed.show_partitions({tp(0): partition_view(0, 3), tp(1): TWO[tp(1)]})
     with pytest.raises(DataLossError, match="t-0 ends at offset 3, but a batch was planned to 10 and cut at 3"):
@@ -331,12 +384,11 @@ def test_given_a_view_of_before_the_cut_when_the_partition_is_read_on_then_a_fre
     start_run: StartRun,
 ) -> None:
     run = start_run()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     back = run.latest(end)
     run.feed.reachable = False
     assert run.latest(back) is back
-    assert "not confirmed" in run.planner.parked[tp(0)]
+    assert "not confirmed" in run.planner.state.parked[tp(0)]
     run.feed.reachable = True
     run.feed.clock.advance(1.5)
     assert run.latest(back) == end
@@ -416,8 +468,7 @@ def test_given_another_query_when_it_stands_just_where_one_was_cut_then_it_is_re
 def test_given_a_bounded_run_when_cut_then_it_ends_with_an_error_and_never_as_a_success(start_run: StartRun) -> None:
     run = start_run(startupTimeout="5s")
     run.planner.fix_target()
-    end = run.first_batch()
-    run.cut(0, 3)
+    end = run.first_batch(cut_at=3)
     run.feed.show_partitions({tp(0): partition_view(None, None, leader=None), tp(1): TWO[tp(1)]})
     back = run.latest(end)
     assert back == {"t": {"0": 3, "1": 10}}

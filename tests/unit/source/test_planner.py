@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
-from discovery.core.model import LoopState, TopicName, Verdict
+from discovery.core.model import BrokerAddress, LoopState, TopicName, Verdict
 from discovery.feed.base import AddressReport, FeedView
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
@@ -186,7 +186,7 @@ def test_given_nothing_new_when_asked_a_thousand_times_then_one_plan_is_made_and
     plan = planner(feed)
     start = {"t": {str(i): 10 for i in range(1_000)}}
     assert all(plan.latest_offsets(copied, None) is copied for copied in (dict(start) for _ in range(1_000)))
-    assert plan.plans_made == 1
+    assert plan.state.plans_made == 1
     assert feed.waits == feed.refreshes == 0
 
 
@@ -261,6 +261,13 @@ def test_given_a_restart_when_the_first_call_replays_a_batch_then_it_waits_for_l
     assert [(r.start_offset, r.end_offset) for task in tasks for r in task] == [(1, 4)]
 
 
+def test_given_a_batch_when_made_into_tasks_then_each_range_names_its_leader_and_where_that_is() -> None:
+    plan = planner(feed_with({tp(0): partition_view(0, 7, leader=2), tp(1): partition_view(0, 5)}))
+    tasks = plan.tasks({"t": {"0": 0, "1": 0}}, {"t": {"0": 7, "1": 5}})[0]
+    led = {r.topic_partition: (r.leader, r.leader_address) for task in tasks for r in task}
+    assert led == {tp(0): (2, BrokerAddress("b2", 9092)), tp(1): (1, BrokerAddress("b1", 9092))}
+
+
 def test_given_a_replay_with_a_new_partition_of_a_dead_leader_when_planned_then_the_task_finds_its_beginning() -> None:
     feed = feed_with({tp(0): partition_view(None, None, leader=None)})
     tasks, _, _ = planner(feed).tasks({}, {"t": {"0": 4}})
@@ -322,9 +329,8 @@ def test_given_a_silent_leader_when_starting_at_a_time_then_it_is_waited_for_and
     feed.by_time = {tp(0): 5}
     with pytest.raises(KafkaUnreachableError) as error:
         planner(feed, startingTimestamp="1000", startupTimeout="30s").initial_offsets()
-    assert "startingTimestamp: after 30 s the offset at that time is unknown for t-1 (it has no leader)" in str(
-        error.value
-    )
+    said = "startingTimestamp: the offset at that time is unknown for t-1 (it has no leader), waited for up to 30 s"
+    assert said in str(error.value)
     assert feed.asked[1:] == [{tp(1): 1000}] * (len(feed.asked) - 1), "what was answered is not asked again"
 
 

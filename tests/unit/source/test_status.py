@@ -4,18 +4,21 @@ import json
 import logging
 import os
 import socket
+import uuid
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
+from pyspark.sql.streaming.listener import QueryStartedEvent
 
 from discovery.core.model import BrokerAddress, LoopState, Verdict
 from discovery.feed.base import AddressReport
-from discovery.spark.progress.listener import Batches, query_of
+from discovery.spark.progress.listener import Batches, SourceProgress, query_of
 from discovery.spark.progress.metrics import SourceCollector
 from discovery.spark.progress.reports import SourceReport, line, read_reports
 from discovery.spark.source.options.parse import parse_options
@@ -58,7 +61,7 @@ def test_given_a_query_that_stands_when_written_then_lag_parked_partitions_and_d
     assert (report.lag_records, report.lag_unknown_partitions) == (14, 0)
     assert report.lagging == (("t-0", 10), ("t-1", 4))
     assert not report.plain_engine
-    assert report.brokers == {"healthy": 1, "resting": 1, "rejected": 1, "unasked": 0}
+    assert report.brokers == {"healthy": 1, "quarantined": 1, "rejected": 1, "unasked": 0}
     assert line(report) == (
         "source dau: fresh: 1 of 3 addresses alive; parked t-1 (it has no leader since 22:13:20 UTC)"
     )
@@ -144,6 +147,16 @@ def test_given_reports_when_scraped_then_every_value_has_source_and_query_and_st
     assert 'kafka_discovery_query_late_rows_dropped_total{query="daily"} 3.0' in text
 
 
+@pytest.mark.parametrize(("name", "query"), [("daily", "daily"), (None, str(uuid.UUID(int=7)))])
+def test_given_a_query_without_a_batch_when_scraped_then_it_has_dropped_no_rows(name: str | None, query: str) -> None:
+    no_spark: Any = None
+    progress = SourceProgress(no_spark)
+    registry = CollectorRegistry()
+    registry.register(progress._collector)
+    progress.onQueryStarted(QueryStartedEvent(uuid.UUID(int=7), uuid.UUID(int=8), name, "", set()))
+    assert registry.get_sample_value("kafka_discovery_query_late_rows_dropped_total", {"query": query}) == 0
+
+
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
     assert plan_digest({"a": {"1": 2, "0": 1}, "b": {}}) == plan_digest(json.loads('{"b":{},"a":{"0":1,"1":2}}'))
 
@@ -208,7 +221,7 @@ def test_given_partitions_that_were_parked_from_the_start_when_they_are_first_re
     plan.latest_offsets(start, None)
     feed.show_partitions({tp(0): partition_view(0, 40), tp(1): partition_view(0, 9)})
     plan.latest_offsets(start, None)
-    assert plan.late_records == 0
+    assert plan.state.late_records == 0
 
 
 def test_given_a_service_that_is_silent_when_written_then_the_fallback_is_reported(tmp_path: Path) -> None:

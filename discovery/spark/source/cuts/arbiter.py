@@ -43,6 +43,8 @@ class Ticket:
     """Partitions whose end was open when the task was planned; all others end as planned."""
     slow: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Partitions that wait a multiple of that time, since they were cut for nothing before."""
+    split: frozenset[TopicPartition] = frozenset()
+    """Partitions that several tasks read, a piece each."""
     introduce: bool = False
     """Ask although nothing is open: the driver must hear from a worker whose batch this is."""
 
@@ -58,7 +60,7 @@ def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket 
     if not own and not ticket.introduce:
         return None
     wait_seconds = ticket.cut_after_seconds * max((ticket.slow.get(tp, 1) for tp in own), default=1)
-    return replace(ticket, undecided=own, cut_after_seconds=wait_seconds, slow={})
+    return replace(ticket, undecided=own, split=ticket.split & own, cut_after_seconds=wait_seconds, slow={})
 
 
 class _UnansweredError(Exception):
@@ -89,7 +91,7 @@ class TcpArbiter:
         ends = {r: r.end_offset for r in ranges if r.topic_partition not in self._ticket.undecided}
         open_ = [r for r in ranges if r not in ends]
         if open_ or self._ticket.introduce:
-            answered = self._ask("known", {r.topic_partition: r.end_offset for r in open_})
+            answered = self._ask("known", {r: r.end_offset for r in open_})
             ends |= {r: answered[r.topic_partition] for r in open_ if r.topic_partition in answered}
         return ends
 
@@ -99,10 +101,10 @@ class TcpArbiter:
         A driver that is silent for 40 s is given up. One whose ledger cannot be written is waited for, as a leader
         would be: to fail would end the query for an outage of its ledger.
         """
-        answered = self._ask("decide", {r.topic_partition: end for r, end in proposed.items()})
+        answered = self._ask("decide", proposed)
         return {r: answered[r.topic_partition] for r in proposed if r.topic_partition in answered}
 
-    def _ask(self, what: str, ranges: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _ask(self, what: str, proposed: Mapping[FetchRange, int]) -> dict[TopicPartition, int]:
         self._heard_at = time.monotonic()
         retry = tenacity.Retrying(
             stop=lambda _: time.monotonic() - self._heard_at >= self._deadline_seconds,
@@ -112,7 +114,9 @@ class TcpArbiter:
             reraise=True,
         )
         try:
-            question = {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges)}
+            ranges = {r.topic_partition: end for r, end in proposed.items()}
+            starts = {r.topic_partition: r.start_offset for r in proposed if r.topic_partition in self._ticket.split}
+            question = {"do": what, "plan": self._ticket.plan, "ranges": pack_ends(ranges), "starts": pack_ends(starts)}
             return retry(self._once, {**question, **own_batch(), **own_engine()})
         except _UnansweredError as error:
             raise ArbiterError(

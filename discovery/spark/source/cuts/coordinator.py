@@ -27,6 +27,7 @@ from discovery.spark.source.planning.plan import describe
 
 _log = logging.getLogger("kafka_discovery.source")
 Leaders = Mapping[TopicPartition, BrokerId | None]
+Starts = Mapping[TopicPartition, int]
 _MOST_DOUBLINGS = 7
 _MOST_PATIENCE_DOUBLINGS = 2
 _BACKOFF_SECONDS = 0.5
@@ -56,7 +57,7 @@ class RangeCoordinator:
         Args:
             ledger: Keeps the records.
             topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
-                when it was planned ends where it began. From memory, on any thread.
+                when it was planned ends where its first unread piece began. From memory, on any thread.
             now: Monotonic seconds.
         """
         self._ledger = ledger
@@ -231,6 +232,7 @@ class RangeCoordinator:
         replayed: bool,
         whole: Collection[TopicPartition] = (),
         leaders: Leaders = MappingProxyType({}),
+        pieces: Mapping[TopicPartition, tuple[int, ...]] = MappingProxyType({}),
     ) -> Plan:
         """Activate a plan; all others are stale from now on.
 
@@ -239,6 +241,7 @@ class RangeCoordinator:
             replayed: Spark has logged it already.
             whole: Partitions that are never cut.
             leaders: Who leads them, as far as that is known: see `held`.
+            pieces: Where the pieces of split partitions start, in order.
 
         Raises:
             StateError: the plan contradicts a record.
@@ -248,7 +251,13 @@ class RangeCoordinator:
             self._leaders = leaders
             incarnation = self.resume().number
             self._plan = open_plan(
-                self._number, ranges, self._pending, incarnation=incarnation, replayed=replayed, whole=whole
+                self._number,
+                ranges,
+                self._pending,
+                incarnation=incarnation,
+                replayed=replayed,
+                whole=whole,
+                pieces=pieces,
             )
             return self._plan
 
@@ -285,13 +294,20 @@ class RangeCoordinator:
 
     # -- the workers' side --------------------------------------------------------------------------------------
 
-    def known(self, number: int, partitions: Collection[TopicPartition], batch: Batch | None = None) -> Offsets:
+    def known(
+        self,
+        number: int,
+        partitions: Collection[TopicPartition],
+        batch: Batch | None = None,
+        starts: Starts = MappingProxyType({}),
+    ) -> Offsets:
         """Return the ends that are settled.
 
         Args:
             number: Of the plan.
             partitions: Those asked for.
             batch: What the worker knows of it from Spark; None: nothing.
+            starts: Where the pieces start that it asks for, of split partitions.
 
         Raises:
             ArbiterError: the plan is not active, or the checkpoint is not the one that the records speak of.
@@ -300,12 +316,18 @@ class RangeCoordinator:
         with self._lock:
             plan = self._in_force(number, batch)
         if recreated := self._recreated(plan, partitions):
-            self.decide(number, recreated, batch)
+            self.decide(number, {tp: starts.get(tp, begin) for tp, begin in recreated.items()}, batch, starts)
         with self._lock:
             plan = self._in_force(number, batch)
-            return {tp: plan.settled[tp] for tp in partitions if tp in plan.settled}
+            return {tp: end for tp in partitions if (end := _end_of(plan, tp, starts)) is not None}
 
-    def decide(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None = None) -> Offsets:
+    def decide(
+        self,
+        number: int,
+        proposed: Mapping[TopicPartition, int],
+        batch: Batch | None = None,
+        starts: Starts = MappingProxyType({}),
+    ) -> Offsets:
         """Settle ends, once for ever; the first proposal of a range wins.
 
         Raises:
@@ -314,36 +336,43 @@ class RangeCoordinator:
 
         Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
         """
-        settlement = self._proposed(number, proposed, batch)
+        settlement = self._proposed(number, proposed, batch, starts)
         if settlement.cuts:
             self._make_durable(settlement.cuts)
-            settlement = self._proposed(number, proposed, batch)
+            settlement = self._proposed(number, proposed, batch, starts)
         return dict(settlement.ends)
 
-    def _proposed(self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None) -> Settlement:
+    def _proposed(
+        self, number: int, proposed: Mapping[TopicPartition, int], batch: Batch | None, starts: Starts
+    ) -> Settlement:
         """Settle at once what needs no record; what does is in doubt until it is durable, so it can only be cut."""
         with self._lock:
             plan = self._in_force(number, batch)
             # A record that may be durable must not be decided otherwise.
             doubted = {tp: self._doubtful[tp].cut for tp in proposed if tp in self._doubtful}
             try:
-                settlement = settle(plan, {**proposed, **self._recreated(plan, proposed), **doubted})
+                forced = {**self._recreated(plan, proposed), **doubted}
+                settlement = settle(plan, proposed, starts=starts, forced=forced)
             except StateError as error:
                 raise ArbiterError(str(error)) from error
             self._doubtful |= {r.topic_partition: r for r in settlement.cuts}
             if not settlement.cuts:
                 self._plan = settlement.plan
                 for tp, end in settlement.ends.items():
-                    if end > plan.ranges[tp].start:
+                    if end > plan.piece(tp, starts.get(tp))[0]:
                         self._consecutive_empty.pop(tp, None)
                         self._backoff.pop(tp, None)
             return settlement
 
     def _recreated(self, plan: Plan, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where ranges begin whose topic is another one by now: a worker that reads on reads that one."""
-        open_ = {tp: plan.ranges[tp] for tp in partitions if tp in plan.ranges and tp not in plan.settled}
-        gone = self._gone((tp.topic, r.topic_id) for tp, r in open_.items())
-        return {tp: r.start for tp, r in open_.items() if (tp.topic, r.topic_id) in gone}
+        """Return where ranges end whose topic is another one by now: a worker that reads on reads that one."""
+        open_ = {
+            (tp, plan.ranges[tp].topic_id): first
+            for tp in partitions
+            if tp in plan.ranges and tp not in plan.settled and (first := plan.first_unread(tp)) is not None
+        }
+        gone = self._gone((tp.topic, topic_id) for tp, topic_id in open_)
+        return {tp: first for (tp, topic_id), first in open_.items() if (tp.topic, topic_id) in gone}
 
     def _gone(self, topics: Iterable[tuple[TopicName, TopicId | None]]) -> set[tuple[TopicName, TopicId | None]]:
         """Return the topics that have another id by now; each is asked for once."""
@@ -441,6 +470,10 @@ class RangeCoordinator:
             self._said.update((r.plan, r.topic_partition) for r in fresh)
             self.rewinds_made += len(fresh)
             _log.warning("set back to where they were cut: %s", _list(fresh, lambda r: f"{r.end} -> {r.cut}"))
+
+
+def _end_of(plan: Plan, tp: TopicPartition, starts: Starts) -> int | None:
+    return plan.end_of(tp, starts.get(tp)) if tp in plan.ranges else None
 
 
 def _life(record: CutRecord) -> tuple[TopicName, TopicId | None]:

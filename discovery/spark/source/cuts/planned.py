@@ -1,6 +1,5 @@
 """What the planner knows of cuts: the coordinator, when a plan is new, and which tasks may ask."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +35,7 @@ class CutReport:
     cuts: int = 0
     rewinds: int = 0
     settled: frozenset[TopicPartition] = frozenset()
-    """Partitions of the running batch that no task waits for any more."""
+    """Partitions of the running batch that no task waits for any more: read to their ends, or cut, since it began."""
     plain_engine: str = ""
     """Why a worker reads with the plain engine although the fast one was wanted."""
 
@@ -123,12 +122,12 @@ class Cuts:
             StateError: the ledger cannot be written.
         """
         if self._first is not None:
-            self._coordinator.begin(self._first, parsed_json(end))
+            self._coordinator.begin(self._first, dict(end))
             self._empty_first = self._first if end == self._first else None
             self._first, self._resumed = None, True
         elif self._empty_first is not None and end != self._empty_first:
             # Spark may or may not log a plan without anything new: the first batch that holds rows counts.
-            self._coordinator.set_first_end(parsed_json(end))
+            self._coordinator.set_first_end(dict(end))
             self._empty_first = None
         self._returned = end
 
@@ -160,13 +159,19 @@ class Cuts:
 
     def report(self) -> CutReport:
         """Say how often ranges of this run were cut and went back. Any thread."""
-        plan = self._coordinator.current()
         return CutReport(
             cuts=self._coordinator.cuts_made,
             rewinds=self._coordinator.rewinds_made,
-            settled=frozenset(plan.settled) if plan is not None else frozenset(),
+            settled=self._over(),
             plain_engine=self._coordinator.plain_engine,
         )
+
+    def _over(self) -> frozenset[TopicPartition]:
+        """What was settled when the plan was made is read by tasks that never tell when they are done."""
+        plan, packed = self._coordinator.current(), self._packed
+        if plan is None or packed is None:
+            return frozenset()
+        return frozenset(tp for tp in plan.settled.keys() - packed.plan.settled.keys() if plan.is_over(tp))
 
     def delivered(self, end: Offsets) -> Offsets:
         """Return what was really delivered up to a batch's end offsets."""
@@ -201,11 +206,14 @@ class Cuts:
         self, start: Mapping[str, Any], end: Mapping[str, Any], view: FeedView, tasks: tuple[Task, ...], *, hold: bool
     ) -> _Packed:
         ranges = planned_ranges([r for task in tasks for r in task])
-        pieces = Counter(r.topic_partition for task in tasks for r in task)
-        # One outcome for a partition: pieces of it would have to agree, so it is read to its end.
-        whole = [tp for tp, count in pieces.items() if count > 1 or hold]
         leaders = {tp: _leader(view, tp) for tp in ranges}
-        plan = self._coordinator.open_plan(ranges, replayed=end != self._returned, whole=whole, leaders=leaders)
+        plan = self._coordinator.open_plan(
+            ranges,
+            replayed=end != self._returned,
+            whole=ranges if hold else (),
+            leaders=leaders,
+            pieces=_pieces([r for task in tasks for r in task]),
+        )
         self._packed = _Packed(start=start, end=end, plan=plan, tasks=tasks)
         return self._packed
 
@@ -223,6 +231,7 @@ class Cuts:
             cut_after_seconds=self._options.after_seconds,
             slow=self._coordinator.patience_factors(undecided),
             undecided=undecided,
+            split=frozenset(plan.pieces),
             introduce=introduce,
         )
 
@@ -248,12 +257,12 @@ def planned_ranges(ranges: Sequence[FetchRange]) -> dict[TopicPartition, Planned
     return joined
 
 
-def parsed_json(end: Mapping[str, Any]) -> OffsetsJson:
-    """Copy offsets as Spark has them.
-
-    Runs: anywhere (pure).
-    """
-    return {topic: dict(partitions) for topic, partitions in end.items()}
+def _pieces(ranges: Sequence[FetchRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return where the pieces of split partitions start."""
+    starts: dict[TopicPartition, list[int]] = {}
+    for r in ranges:
+        starts.setdefault(r.topic_partition, []).append(r.start_offset)
+    return {tp: tuple(sorted(found)) for tp, found in starts.items() if len(found) > 1}
 
 
 def _leader(view: FeedView, tp: TopicPartition) -> BrokerId | None:

@@ -5,12 +5,17 @@ for ever: all of it, or cut at an offset `x`, because its leader is gone. A cut 
 plan sets the partition's offset back to `x`, a range without rows; only then it is read on. So Spark's log always
 holds what was delivered, one batch late.
 
+A partition may be read in pieces, a task each. It has one outcome all the same: who has read a piece settles that no
+cut lies before its end, so a cut is possible while what was read is a beginning of the range. It lies where the first
+unread piece stands, if that one proposed it, else where that one starts.
+
 At most one record of a partition is pending: it is not planned again before its rewind stands in Spark's log. Why
 nothing is lost or repeated, and what was left out on purpose: docs/decisions/0009-cut-and-rewind.md.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicPartition
@@ -65,6 +70,43 @@ class Plan:
     """Where settled ranges end; what is not here is undecided."""
     batch: Batch | None = None
     """None: no worker has asked yet."""
+    pieces: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Where the pieces of split partitions start, in order."""
+    read: frozenset[tuple[TopicPartition, int]] = frozenset()
+    """Pieces that were read to their ends before their partition was settled, by partition and start."""
+
+    def piece(self, tp: TopicPartition, start: int | None) -> tuple[int, int]:
+        """Return `[start, end)` of the piece that starts there; None: of the whole, or of the first piece.
+
+        Raises:
+            StateError: there is none.
+        """
+        range_ = self.ranges.get(tp)
+        starts = self.pieces.get(tp, () if range_ is None else (range_.start,))
+        begin = range_.start if start is None and range_ is not None else start
+        if range_ is None or begin not in starts:
+            raise StateError(f"{tp} has no piece that starts at offset {start}: plan {self.number} has {_show(range_)}")
+        return begin, [*starts, range_.end][starts.index(begin) + 1]
+
+    def end_of(self, tp: TopicPartition, start: int | None = None) -> int | None:
+        """Return where a piece ends, once that is settled; None: it is not."""
+        begin, end = self.piece(tp, start)
+        if tp in self.settled:
+            return min(max(self.settled[tp], begin), end)
+        return end if (tp, begin) in self.read else None
+
+    def is_over(self, tp: TopicPartition) -> bool:
+        """Tell whether nobody waits for a settled partition any more: it was cut, or read to its end."""
+        range_ = self.ranges[tp]
+        return self.settled[tp] < range_.end or all(
+            (tp, start) in self.read for start in self.pieces.get(tp, (range_.start,))
+        )
+
+    def first_unread(self, tp: TopicPartition) -> int | None:
+        """Return where the first unread piece of an undecided partition starts; None: one behind it was read."""
+        pieces = self.pieces.get(tp, (self.ranges[tp].start,))
+        first = next(start for start in pieces if (tp, start) not in self.read)
+        return None if any((tp, start) in self.read for start in pieces if start > first) else first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +142,7 @@ def open_plan(
     incarnation: int = 1,
     replayed: bool = False,
     whole: Collection[TopicPartition] = (),
+    pieces: Mapping[TopicPartition, tuple[int, ...]] = MappingProxyType({}),
 ) -> Plan:
     """Make the plan of a batch that is about to run.
 
@@ -112,6 +155,7 @@ def open_plan(
         incarnation: Whose cuts these will be.
         replayed: This run did not choose the end offsets: they come from Spark's log.
         whole: Partitions that must not be cut.
+        pieces: Where the pieces of those that are split start, in order.
 
     Raises:
         StateError: a record contradicts the plan.
@@ -126,29 +170,51 @@ def open_plan(
             settled[tp] = record.cut
         elif replayed or tp in whole or range_.start < 0:
             settled[tp] = range_.end
-    return Plan(number=number, incarnation=incarnation, ranges=ranges, settled=settled)
+    return Plan(number=number, incarnation=incarnation, ranges=ranges, settled=settled, pieces=pieces)
 
 
-def settle(plan: Plan, proposed: Mapping[TopicPartition, int]) -> Settlement:
+def settle(
+    plan: Plan,
+    proposed: Mapping[TopicPartition, int],
+    *,
+    starts: Mapping[TopicPartition, int] = MappingProxyType({}),
+    forced: Mapping[TopicPartition, int] = MappingProxyType({}),
+) -> Settlement:
     """Settle ranges: those that are undecided as proposed, the others as they are.
 
     Args:
         plan: The active plan.
-        proposed: The planned end where all was read, else the next offset to be read.
+        proposed: The end of what the task has of a partition where all was read, else the next offset to be read.
+        starts: Where that starts, for partitions that are split.
+        forced: Where undecided partitions end whatever is proposed.
 
     Raises:
         StateError: a proposal lies outside of the plan.
 
     Runs: anywhere (pure).
     """
-    for tp, end in proposed.items():
-        range_ = plan.ranges.get(tp)
-        if range_ is None or not range_.start <= end <= range_.end:
-            raise StateError(f"{tp} cannot end at offset {end}: plan {plan.number} has {_show(range_)}")
-    fresh = {tp: end for tp, end in proposed.items() if tp not in plan.settled}
-    cuts = tuple(_record(plan, tp, end) for tp, end in fresh.items() if end < plan.ranges[tp].end)
-    settled = {**plan.settled, **fresh}
-    return Settlement(plan=replace(plan, settled=settled), ends={tp: settled[tp] for tp in proposed}, cuts=cuts)
+    settled, read = dict(plan.settled), set(plan.read)
+    for tp, at in proposed.items():
+        start, end = plan.piece(tp, starts.get(tp))
+        if not start <= at <= end:
+            raise StateError(f"{tp} cannot end at offset {at}: plan {plan.number} has {_show(plan.ranges[tp])}")
+        if tp in settled or (tp, start) in read:
+            continue
+        if tp in forced:
+            settled[tp] = forced[tp]
+        elif at < end:
+            first = plan.first_unread(tp)
+            settled[tp] = plan.ranges[tp].end if first is None else at if start == first else first
+        else:
+            read.add((tp, start))
+            if all((tp, piece) in read for piece in plan.pieces.get(tp, ())):
+                settled[tp] = plan.ranges[tp].end
+    after = replace(plan, settled=settled, read=frozenset(read))
+    cuts = [
+        tp for tp in proposed if tp not in plan.settled and settled.get(tp, plan.ranges[tp].end) < plan.ranges[tp].end
+    ]
+    ends = {tp: until for tp in proposed if (until := after.end_of(tp, starts.get(tp))) is not None}
+    return Settlement(plan=after, ends=ends, cuts=tuple(_record(plan, tp, settled[tp]) for tp in cuts))
 
 
 def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:

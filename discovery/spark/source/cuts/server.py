@@ -174,7 +174,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         coordinator = self.server.coordinator
-        asked = unpack_ends(question.get("ranges"))
+        asked, starts = unpack_ends(question.get("ranges")), unpack_ends(question.get("starts", []))
         plan = question.get("plan")
         if not isinstance(plan, int):
             raise WireError("no plan")
@@ -182,7 +182,7 @@ class _Handler(socketserver.BaseRequestHandler):
             coordinator.plain_engine = said[:_MOST_CHARACTERS]
         settle = coordinator.decide if question.get("do") == "decide" else coordinator.known
         try:
-            ends = settle(plan, asked, _batch(question))
+            ends = settle(plan, asked, _batch(question), starts)
         except (ArbiterError, LedgerFencedError) as error:
             return {"refused": str(error)}
         except StateError as error:

@@ -1,12 +1,11 @@
 """A start where a consumer group stands: what it committed, checked against what there is."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from discovery.core.clock import Clock
-from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.core.errors import ConfigError
 from discovery.core.model import TopicPartition
-from discovery.feed.base import FeedView, Interest, PartitionView, SourceFeed
+from discovery.feed.base import FeedView, Interest, PartitionView
 from discovery.spark.source.options.parse import FALLBACK
 from discovery.spark.source.planning.bounds import STARTING
 from discovery.spark.source.planning.offsets import Offsets
@@ -14,29 +13,6 @@ from discovery.spark.source.planning.plan import describe
 from discovery.spark.source.planning.start import existing
 
 _log = logging.getLogger("kafka_discovery.source")
-_ASK_SECONDS = 10.0
-_AGAIN_SECONDS = 0.5
-
-
-def ask_group(
-    group: str, partitions: Collection[TopicPartition], feed: SourceFeed, clock: Clock, *, wait_seconds: float
-) -> Mapping[TopicPartition, int]:
-    """Ask what a group committed, again and again while its coordinator is away.
-
-    Raises:
-        KafkaUnreachableError: nobody answered within `wait_seconds`.
-
-    Runs: driver, once at a start; blocks <= wait_seconds + 10 s.
-    """
-    deadline = clock.monotonic() + wait_seconds
-    while True:
-        try:
-            return feed.committed(group, partitions, timeout_seconds=_ASK_SECONDS)
-        except KafkaUnreachableError as error:
-            if clock.monotonic() >= deadline:
-                raise
-            _log.warning("the query cannot start yet: %s", error)
-        feed.wait(feed.view().version, _AGAIN_SECONDS)
 
 
 def committed_start(

@@ -89,24 +89,6 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
     return canonical
 
 
-def same_or(start: Mapping[str, Any], end: OffsetsJson) -> Mapping[str, Any]:
-    """Return the `start` object itself where `end` says the same, whatever its order; else `end`.
-
-    A checkpoint of the native source keeps its order of topics until something changes.
-
-    Runs: anywhere (pure).
-    """
-    return start if start == end else end
-
-
-def merge(start: Mapping[TopicPartition, int], planned: Mapping[TopicPartition, int]) -> Offsets:
-    """Carry every partition of `start` on: one that vanished keeps its place and resumes there when it returns.
-
-    Runs: anywhere (pure).
-    """
-    return {**start, **planned}
-
-
 def _leaves(raw: object, what: str) -> list[tuple[TopicPartition, object]]:
     topics = _load(raw, what) if isinstance(raw, str) else raw
     if not isinstance(topics, Mapping):

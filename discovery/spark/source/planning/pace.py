@@ -1,29 +1,23 @@
 """`minOffsetsPerTrigger` and `maxTriggerDelay`: whether a batch is worth its price yet."""
 
-from discovery.core.clock import Clock
-from discovery.spark.source.options.parse import SourceOptions
+from dataclasses import dataclass, replace
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Remembers when the last batch was planned. One thread."""
+    """What holds small batches back; nothing before the first one, as in the native source."""
 
-    def __init__(self, options: SourceOptions, clock: Clock) -> None:
-        """Hold nothing back before the first batch, as the native source does."""
-        self._least = options.min_offsets_per_trigger
-        self._delay_seconds = options.max_trigger_delay_seconds
-        self._clock = clock
-        self._planned_at = float("-inf")
+    least: int | None
+    """`minOffsetsPerTrigger`; None: no batch is too small."""
+    delay_seconds: float
+    planned_at: float = float("-inf")
 
-    def is_due(self) -> bool:
+    def is_due(self, now: float) -> bool:
         """Tell whether the longest delay is over, so that any record is worth a batch."""
-        return self._least is None or self._clock.monotonic() - self._planned_at >= self._delay_seconds
+        return self.least is None or now - self.planned_at >= self.delay_seconds
 
-    def allows(self, backlog: int) -> bool:
-        """Decide about a batch of so many offsets, and remember it if it may be planned."""
-        if self._least is None:
-            return True
-        if backlog < self._least and not self.is_due():
-            return False
-        if backlog:
-            self._planned_at = self._clock.monotonic()
-        return True
+    def after(self, backlog: int, now: float) -> "Pace | None":
+        """Return the pace after a batch of so many offsets; None: it may not be planned yet."""
+        if self.least is None or (backlog < self.least and not self.is_due(now)):
+            return self if self.least is None else None
+        return replace(self, planned_at=now) if backlog else self

@@ -7,7 +7,7 @@ from math import ceil, floor
 
 from discovery.core.model import Isolation, TopicPartition
 from discovery.feed.base import PartitionView
-from discovery.spark.source.planning.offsets import LATEST, Offsets, merge
+from discovery.spark.source.planning.offsets import LATEST, Offsets
 
 
 class OnParked(Enum):
@@ -79,7 +79,7 @@ def plan_end(
         return Plan(end={**start, **(resets or {})}, parked=parked, suspect=suspect)
     ends = split_by_backlog(spans, limits.max_offsets)
     backlog = sum(end - begin for begin, end in spans.values())
-    return Plan(end=merge(start, {**ends, **(resets or {})}), parked=parked, backlog=backlog, suspect=suspect)
+    return Plan(end={**start, **ends, **(resets or {})}, parked=parked, backlog=backlog, suspect=suspect)
 
 
 def split_by_backlog(spans: Mapping[TopicPartition, _Span], max_offsets: int | None) -> Offsets:
@@ -139,29 +139,6 @@ def _spans(  # noqa: C901 - one flat loop on purpose: it runs for every partitio
         if end >= begin:
             spans[tp] = (begin, end)
     return spans, parked, suspect
-
-
-def unfinished(
-    start: Mapping[TopicPartition, int],
-    target: Mapping[TopicPartition, int],
-    partitions: Mapping[TopicPartition, PartitionView],
-) -> tuple[TopicPartition, ...]:
-    """Return the partitions that have not reached the target of Trigger.AvailableNow.
-
-    One that is not in `start` has reached it where it is empty; its earliest offset unknown, it has not.
-
-    Runs: anywhere (pure).
-    """
-    return tuple(tp for tp, end in target.items() if _position(tp, start, partitions) < end)
-
-
-def _position(
-    tp: TopicPartition, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, PartitionView]
-) -> int:
-    if tp in start:
-        return start[tp]
-    view = partitions.get(tp)
-    return -1 if view is None or view.start_offset is None else view.start_offset
 
 
 def describe(partitions: Iterable[tuple[TopicPartition, str]], *, limit: int = 10) -> str:

@@ -1,4 +1,4 @@
-"""What the driver's reader decides from the feed's memory: first offsets, the next end, tasks."""
+"""What the driver's reader asks for: first offsets, the next end, tasks. Asks the feed, has `plan` decide, performs."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -16,31 +16,16 @@ from discovery.spark.source.commits import CommitReport, Committer
 from discovery.spark.source.cuts.arbiter import Ticket
 from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
-from discovery.spark.source.planning.bounded import Target, fresh_view
-from discovery.spark.source.planning.bounds import STARTING, ByTimestamp
-from discovery.spark.source.planning.committed import ask_group, committed_start
-from discovery.spark.source.planning.guard import LossGuard, refuse_rewinds
-from discovery.spark.source.planning.offsets import (
-    COMMITTED,
-    LATEST,
-    Offsets,
-    OffsetsJson,
-    Remembered,
-    same_or,
-    to_json,
-)
+from discovery.spark.source.planning.beginning import begin
+from discovery.spark.source.planning.bounded import Target, longest_wait_seconds, why_unread
+from discovery.spark.source.planning.guard import Judgement, LossGuard, judge
+from discovery.spark.source.planning.offsets import COMMITTED, Offsets, OffsetsJson, Remembered, to_json
 from discovery.spark.source.planning.pace import Pace
-from discovery.spark.source.planning.plan import Limits, OnParked, describe, plan_end
-from discovery.spark.source.planning.start import (
-    existing,
-    first_offsets,
-    is_settled,
-    moved,
-    moving,
-    refuse_out_of_range,
-)
+from discovery.spark.source.planning.plan import OnParked, describe
+from discovery.spark.source.planning.replay import refuse_rewinds
+from discovery.spark.source.planning.start import is_settled, moved
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
-from discovery.spark.source.planning.timestamps import offsets_by_time
+from discovery.spark.source.planning.trigger import PlanState, plan, shape
 from discovery.spark.source.waiting import Patience
 from discovery.store.topic_ids import TopicIdStore
 
@@ -84,14 +69,13 @@ class Planner:
         self.feed = feed
         self.options = options
         self.cuts = cuts
-        self.plans_made = 0
-        """How often a plan was really computed, not answered from the last one."""
+        pace = Pace(least=options.min_offsets_per_trigger, delay_seconds=options.max_trigger_delay_seconds)
+        self.state = PlanState(pace=pace)
+        """What was decided so far."""
         self._clock = clock or SystemClock()
-        self._isolation = options.interest.isolation
         self._patience = Patience(feed, options, self._clock)
-        self._guard = LossGuard(feed, options, self._clock, ids=ids)
-        self._pace = Pace(options, self._clock)
-        self._target: Target | None = None
+        self._ids = ids
+        self._saved: Mapping[TopicPartition, str] | None = None
         self._one_batch = False
         self._first: OffsetsJson | None = None
         self._begins: OffsetsJson = {}
@@ -100,36 +84,22 @@ class Planner:
         self._answered: OffsetsJson = {}
         self._parsed = Remembered()
         self._reported: tuple[int, OffsetsJson] | None = None
-        self._checked: tuple[Any, ...] | None = None
-        self._parked: frozenset[TopicPartition] = frozenset()
-        self._say_parked_after = float("-inf")
+        self._said_parked: tuple[frozenset[TopicPartition], float] = frozenset(), float("-inf")
+        """Which parked partitions the log knows of, and when it may hear of others."""
         self._acked = -1
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
-        self._was_read: set[TopicPartition] = set()
-        """Partitions that are parked now and were not when this run began."""
-        self._held: Mapping[TopicPartition, str] = {}
-        """What stays out of the plan because of its cut, and why."""
         commits = options.commit_offsets and options.group
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
         self.planned: Mapping[str, Any] = {}
         """The end of the newest plan, as Spark was given it."""
-        self.parked: Mapping[TopicPartition, str] = {}
-        """What the newest plan left out, and why."""
         self.batch_since: float | None = None
         """When the batch that runs now was made into tasks, in seconds since the epoch; None: none runs."""
         self.batch: tuple[Task, ...] = ()
         """The tasks of the batch that runs now."""
-        self.late_records = 0
-        """How many records waited in partitions that were parked, when these could be read again."""
         self.committer = Committer(feed, commits, self._clock) if commits else None
-
-    @property
-    def available_now(self) -> bool:
-        """Whether the query ends at fixed offsets."""
-        return self._target is not None
 
     def initial_offsets(self) -> OffsetsJson:
         """Say where a new query begins; the same at every call.
@@ -145,71 +115,41 @@ class Planner:
         Runs: driver; blocks <= `startupTimeout`.
         """
         if self._first is None:
-            begins, moves = self._begin(self._first_view())
-            self._begins = to_json(begins)
-            self._first = to_json({**begins, **dict.fromkeys(moves, LATEST)})
+            self._begins, self._first = begin(self.feed, self.options, self._patience)
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
 
-    def _first_view(self) -> FeedView:
-        view = self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-        if view.partitions:
-            return view
-        # Topics that are only not known yet would be taken for new ones and read from their beginning.
-        view = fresh_view(self.feed, self._clock, self._patience, wait_seconds=self.options.startup_timeout_seconds)
-        if not view.partitions:
-            _log.warning("no topic matches %r yet; the query waits for one", self.options.interest.pattern)
-        return self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
+    def fix_target(self, *, one_batch: bool = False) -> None:
+        """Fix where a bounded query ends, once: the end of every partition by a fresh answer.
 
-    def _begin(self, view: FeedView) -> tuple[Offsets, frozenset[TopicPartition]]:
-        start, interest, option = self.options.stream_start, self.options.interest, STARTING.offsets
-        if isinstance(start, ByTimestamp):
-            option = start.option
-            start = offsets_by_time(
-                start, view, self.feed, self._clock, wait_seconds=self.options.startup_timeout_seconds
-            )
-        moves = moving(start, existing(view))
-        if start == COMMITTED:
-            start = self._group_start(view)
-        first = first_offsets(view, interest, start, option=option)
-        if self.options.fail_on_data_loss and start is self.options.stream_start:
-            refuse_out_of_range(first, view, interest, option=option)
-        return first, moves
-
-    def _group_start(self, view: FeedView) -> Offsets:
-        group = self.options.group or ""
-        wait_seconds = self.options.startup_timeout_seconds
-        committed = ask_group(group, existing(view), self.feed, self._clock, wait_seconds=wait_seconds)
-        fallback = self.options.starting_fallback
-        return committed_start(committed, view, self.options.interest, group=group, fallback=fallback)
-
-    def fix_target(self) -> None:
-        """Fix where the query ends: the end of every partition by a fresh answer.
+        Args:
+            one_batch: Trigger.Once: it has no second batch, so partitions that cannot be read now get some time.
 
         Raises:
             KafkaUnreachableError: nobody answered within the budget; carries a verdict per address.
 
-        Runs: driver, once; blocks <= `startupTimeout`, then <= 60 s.
-        """
-        self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
-        self._target = Target(self.feed, self.options, self._clock, self._patience)
-        self._asked = None
-
-    def fix_once(self) -> None:
-        """Fix the one batch of Trigger.Once: all there is, with some time for partitions that cannot be read now.
-
-        Raises:
-            KafkaUnreachableError: nobody answered within the budget; carries a verdict per address.
-
-        Runs: driver, once; blocks <= `startupTimeout`, then <= 120 s.
+        Runs: driver; blocks <= `startupTimeout`, then <= 60 s, with `one_batch` <= 120 s.
         """
         # What moves is at its end and has nothing to read; only a group's place must stand in the log before its use.
-        self._one_batch = self.options.stream_start != COMMITTED
-        if self._target is None:
-            self.fix_target()
-        if self._target is not None:
-            self._target.wait_for_debts(self._patience)
+        self._one_batch = one_batch and self.options.stream_start != COMMITTED
+        wait_seconds = longest_wait_seconds(self.options)
+        if self.state.target is None:
+            self._patience.usable_view(lambda v: is_settled(v, self.options.interest))
+            view = self._patience.ask(self.feed.refresh, wait_seconds)
+            self.state = replace(self.state, target=Target.of(view, self.options.interest.isolation))
+            self._asked = None
+        if one_batch:
+            view = self._patience.wait(lambda v: not self._owed(v), wait_seconds)
+            if owed := self._owed(view):
+                _log.warning("Trigger.Once reads without %s; the next run reads them", why_unread(sorted(owed), view))
+
+    def _owed(self, view: FeedView) -> frozenset[TopicPartition]:
+        """Fix the ends of partitions that can be read by now; return those that cannot."""
+        target = None if self.state.target is None else self.state.target.settled(view)
+        if target is not self.state.target:
+            self.state, self._asked = replace(self.state, target=target), None
+        return frozenset() if target is None else target.owed
 
     def latest_offsets(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         """Say where the next batch ends; the `start` object itself when there is nothing new.
@@ -229,8 +169,8 @@ class Planner:
         # A query that only begins has nothing to take over from an earlier one of its name.
         self._resumed = self._resumed or only_begins
         end = self._begins if only_begins else self._next_end(start, max_rows)
-        if self._target is not None and end is start:
-            end = self._wait_for_the_rest(self._target, start, max_rows)
+        if self.state.target is not None and end is start:
+            end = self._wait_for_the_rest(self.state.target, start, max_rows)
             if end is start and self.committer is not None and not self.committer.flush(_FLUSH_SECONDS):
                 _log.warning("the last commit to group %s did not go through in time", self.options.group)
         self.planned = end if self.cuts is None else self._noted(self.cuts, start, end)
@@ -238,7 +178,8 @@ class Planner:
 
     def _noted(self, cuts: Cuts, start: Mapping[str, Any], end: Mapping[str, Any]) -> Mapping[str, Any]:
         """Tell Spark of a new query's first batch only once it is in the ledger; until then nothing is new."""
-        deadline = None if self._target is None else self._clock.monotonic() + self._target.wait_seconds
+        is_bounded = self.state.target is not None
+        deadline = self._clock.monotonic() + longest_wait_seconds(self.options) if is_bounded else None
         while self._clock.monotonic() >= self._note_after or deadline is not None:
             try:
                 cuts.note_planned(end)
@@ -281,7 +222,7 @@ class Planner:
         """
         view = self.feed.view()
         if self._reported is None or self._reported[0] != view.version:
-            ends = {tp: p.end_offset(self._isolation) for tp, p in view.partitions.items()}
+            ends = {tp: p.end_offset(self.options.interest.isolation) for tp, p in view.partitions.items()}
             self._reported = (view.version, to_json({tp: end for tp, end in ends.items() if end is not None}))
         return self._reported[1] or None
 
@@ -342,26 +283,36 @@ class Planner:
                 f"{moved(view)}, and the checkpoint has planned its first batch; correct the list"
                 f"{PinSource.SAVED.if_wanted}"
             )
-        self._guard.resume(last, view)
-        view = self._patience.wait(self._guard.identifies, _IDS_SECONDS)
-        return view, self._guard.refuse_recreated(last, view)
+        self._resume(last, view)
+        view = self._patience.wait(self.state.guard.identifies, _IDS_SECONDS)
+        return view, self.state.guard.refuse_recreated(last, view, self.options)
+
+    def _resume(self, start: Offsets, view: FeedView) -> None:
+        # Kept before it is judged: the saved view, of which it may come, moves on even if this run fails.
+        self._keep(self.state.guard.resume(start, view, {} if self._ids is None else self._ids.load()))
+
+    def _keep(self, guard: LossGuard) -> None:
+        """Keep the ids of what the checkpoint has read, so that a restart of a failed query fails again."""
+        if guard is self.state.guard:
+            return
+        self.state = replace(self.state, guard=guard)
+        if self._ids is not None and (ids := guard.kept_ids()) != self._saved and self._ids.save(ids):
+            self._saved = ids
 
     def _pack(self, first: Offsets, last: Offsets, view: FeedView) -> tuple[Task, ...]:
         new = [tp for tp in last if tp not in first and last[tp] > 0]
         earliest = {tp: p.start_offset for tp in new if (p := view.partitions.get(tp)) and p.start_offset is not None}
         if self.cuts is not None:
             earliest |= self.cuts.known_starts()
-        leaders = {tp: p.leader_id for tp, p in view.partitions.items()}
-        topic_ids = {tp: p.topic_id for tp, p in view.partitions.items()}
         least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
-            ranges = ranges_between(first, last, earliest, leaders, topic_ids)
+            ranges = ranges_between(first, last, earliest, view.partitions)
             return pack(ranges, partitions=len(last), min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         view = self._patience.current()
         self._patience.require_live_broker(view)
-        asked = (view.version, max_rows, start, self._pace.is_due())
+        asked = (view.version, max_rows, start, self.state.pace.is_due(self._clock.monotonic()))
         if (*asked, self._tick()) != self._asked:
             # The answer is kept only once it is complete: a failed plan must not be answered from memory.
             self._asked = None
@@ -369,140 +320,117 @@ class Planner:
                 self._answered = self._plan(self._parse(start), view, max_rows)
             self._asked = (*asked, self._tick())
             self._stands(start)
-            self._ack(view)
+            if view.generation != self._acked:
+                self.feed.ack(view.generation)
+                self._acked = view.generation
             self.feed.report(self._parse(start))
-        return same_or(start, self._answered)
+        # The same object where it says the same: a checkpoint of the native source has another order of topics.
+        return start if start == self._answered else self._answered
 
     def _tick(self) -> int | None:
-        """What is held, or waits for somebody to confirm its loss, may be free again without any news of Kafka."""
-        is_open = self._held or self._checked is None
-        return int(self._clock.monotonic() * _LOOKS_PER_SECOND) if is_open else None
+        return int(self._clock.monotonic() * _LOOKS_PER_SECOND) if self.state.is_open else None
 
     def _plan(self, start: Offsets, view: FeedView, max_rows: int | None) -> OffsetsJson:
-        self.plans_made += 1
         rewinds = self.cuts.rewinds(start) if self.cuts is not None else {}
         if not rewinds:
-            return self._plan_rest(start, view, max_rows)
-        # First the rewind stands in Spark's log, then loss and retention are judged from there.
-        rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
-        self._checked = None
-        planned = self._parse(self._plan_rest(rest, view, max_rows, without=rewinds.keys()))
-        self._checked = None
-        return to_json({**start, **planned, **rewinds})
-
-    def _plan_rest(
-        self, start: Offsets, view: FeedView, max_rows: int | None, *, without: Collection[TopicPartition] = ()
-    ) -> OffsetsJson:
-        """Plan what does not go back now; a fresh view knows the others again, and they are no new partitions."""
-        view, resets = _without(view, without), dict[TopicPartition, int]()
-        if not self._resumed:
-            self._resumed = True
-            if self._first is None:
-                self._guard.resume(start, view)
-        self._guard.note_stand(start)
-        cut_ends = self.cuts.gone_back() if self.cuts is not None else {}
-        self._held = {}
-        if (shape := _shape(view)) != self._checked or cut_ends:
-            self._checked = None
-            checked = self._guard.check(start, view, on_reset=self._move_target, cut_ends=cut_ends)
-            view, resets = _without(checked.view, (checked.unsure - cut_ends.keys()).union(without)), checked.resets
-            self._held = dict.fromkeys(checked.unsure & cut_ends.keys(), _UNCONFIRMED)
-            self._checked = shape if checked.settled else None
-            self._guard.learn(start, view)
-        if self.cuts is not None:
-            self._held = self.cuts.held(cut_ends.keys() - self._held.keys(), view) | self._held
-            view, resets = self._hold(view), {tp: to for tp, to in resets.items() if tp not in self._held}
-        plan = plan_end(start, view.partitions, self._limits(max_rows), resets=resets)
-        if plan.suspect and not resets:
-            checked = self._guard.check(start, view, on_reset=self._move_target)
-            view = self._hold(_without(checked.view, checked.unsure.union(without)))
-            plan = plan_end(start, view.partitions, self._limits(max_rows), resets=checked.resets)
-            resets = checked.resets
-        self._count_late(start, plan.parked, view)
-        self._say_parked(plan.parked)
-        # A bounded run reads to its target, so there no batch is too small; nor is one that steps over lost records.
-        held_back = self._target is None and not resets and not self._pace.allows(plan.backlog)
-        ends = start if held_back else plan.end
+            ends = self._plan_rest(start, view, max_rows)
+        else:
+            # First the rewind stands in Spark's log, then loss and retention are judged from there.
+            rest = {tp: offset for tp, offset in start.items() if tp not in rewinds}
+            self.state = replace(self.state, checked=None)
+            ends = {**start, **self._plan_rest(rest, view, max_rows, without=rewinds.keys()), **rewinds}
+            self.state = replace(self.state, checked=None)
         end = to_json(ends)
         self._parsed.learn(end, ends)  # the next `start` is this end, as a copy
         return end
 
-    def _hold(self, view: FeedView) -> FeedView:
-        """Park what a cut keeps out of the plan."""
-        if not self._held:
-            return view
-        known = {tp: view.partitions[tp] for tp in self._held if tp in view.partitions}
-        parked = {tp: replace(p, parked_reason=p.parked_reason or self._held[tp]) for tp, p in known.items()}
-        return replace(view, partitions={**view.partitions, **parked})
-
-    def _move_target(self, tp: TopicPartition, end: int) -> None:
-        if self._target is not None:
-            self._target.move(tp, end)
-
-    def _limits(self, max_rows: int | None) -> Limits:
-        return Limits(
-            isolation=self._isolation,
-            max_offsets=max_rows,
-            on_parked=self.options.on_parked,
-            target=None if self._target is None else self._target.ends,
-            owed=frozenset() if self._target is None else self._target.owed,
+    def _plan_rest(
+        self,
+        start: Offsets,
+        view: FeedView,
+        max_rows: int | None,
+        *,
+        without: Collection[TopicPartition] = (),
+        suspect: bool = False,
+    ) -> Offsets:
+        """Plan what does not go back now; a fresh view knows the others again, and they are no new partitions."""
+        if not self._resumed:
+            self._resumed = True
+            if self._first is None:
+                self._resume(start, view)
+        self._keep(self.state.guard.at(start))
+        cut_ends, judged = self.cuts.gone_back() if self.cuts is not None else {}, None
+        if suspect or cut_ends or shape(view) != self.state.checked:
+            view, judged = self._judge(start, view, cut_ends)
+        unsure = frozenset[TopicPartition]() if judged is None else judged.unsure
+        held = dict.fromkeys(unsure & cut_ends.keys(), _UNCONFIRMED)
+        if self.cuts is not None:
+            held = self.cuts.held(cut_ends.keys() - held.keys(), view) | held
+        apart = (unsure - cut_ends.keys()).union(without)
+        state, made = plan(
+            self.state,
+            start,
+            view,
+            self.options,
+            now=self._clock.monotonic(),
+            judged=judged,
+            held=held,
+            apart=apart,
+            max_rows=max_rows,
         )
+        if made.suspect and judged is None:
+            return self._plan_rest(start, view, max_rows, without=without, suspect=True)
+        self._keep(state.guard)
+        self.state = state
+        self._say_parked(made.parked)
+        return made.end
+
+    def _judge(self, start: Offsets, view: FeedView, cut_ends: Offsets) -> tuple[FeedView, Judgement]:
+        """Look for lost records, and ask Kafka again before one is believed."""
+        now = self._clock.monotonic()
+        guard, judged = judge(self.state.guard, start, view, self.options, now=now, cut_ends=cut_ends)
+        if judged.ask_seconds is not None:
+            try:
+                view = self.feed.refresh(judged.ask_seconds)
+            except KafkaUnreachableError as error:
+                if judged.seems_lost:
+                    _log.warning("records seem lost, but nobody can confirm it now: %s", error)
+            else:
+                guard, judged = judge(guard, start, view, self.options, now=now, cut_ends=cut_ends, is_fresh=True)
+        for text in judged.accepted:
+            _log.warning("data loss accepted %s", text)
+        self._keep(guard)
+        return view, judged
 
     def _parse(self, start: Mapping[str, Any]) -> Offsets:
         return self._parsed.offsets(start, what=CHECKPOINT)
 
-    def _ack(self, view: FeedView) -> None:
-        if view.generation != self._acked:
-            self.feed.ack(view.generation)
-            self._acked = view.generation
-
-    def _count_late(self, start: Offsets, parked: Mapping[TopicPartition, str], view: FeedView) -> None:
-        """Count what comes late: the records of partitions that had been read, were parked and can be read again."""
-        if parked.keys() == self.parked.keys():
-            return
-        for tp in self._was_read - parked.keys():
-            known = view.partitions.get(tp)
-            end = None if known is None else known.end_offset(self._isolation)
-            if end is not None:
-                self.late_records += max(0, end - start.get(tp, end))
-                self._was_read.discard(tp)
-        if self.plans_made > 1:
-            self._was_read |= {tp for tp in parked.keys() - self.parked.keys() if start.get(tp, -1) >= 0}
-
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
-        self.parked = parked
-        now = self._clock.monotonic()
-        if parked.keys() == self._parked or now < self._say_parked_after:
+        now, (known, after) = self._clock.monotonic(), self._said_parked
+        if parked.keys() == known or now < after:
             return
-        self._parked, self._say_parked_after = frozenset(parked), now + _SAY_PARKED_SECONDS
+        self._said_parked = frozenset(parked), now + _SAY_PARKED_SECONDS
         holds = parked and self.options.on_parked is OnParked.HOLD
         text = describe(parked.items()) if parked else "none"
         _log.warning("partitions parked: %s%s", text, ", the query holds (onParked=hold)" if holds else "")
 
     def _wait_for_the_rest(self, target: Target, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:
         """Nothing is readable now: that is the end only if every partition has reached its target."""
-        deadline = self._clock.monotonic() + target.wait_seconds
+        wait_seconds = longest_wait_seconds(self.options)
+        deadline = self._clock.monotonic() + wait_seconds
         while True:
-            if target.settle_debts():
-                self._asked = None
-            end = self._next_end(start, max_rows)
-            missing = target.missing(self._parse(start), gone=self._guard.gone())
+            self._owed(self.feed.view())
+            end, view = self._next_end(start, max_rows), self.feed.view()
+            target = self.state.target or target
+            missing = target.missing(self._parse(start), view, gone=self.state.guard.gone())
             if end is not start or not missing:
                 return end
             now = self._clock.monotonic()
             if now >= deadline:
-                raise KafkaUnreachableError(target.why_unfinished(missing, self.parked))
-            self.feed.wait(self.feed.view().version, min(deadline - now, 1.0))
-
-
-def _shape(view: FeedView) -> tuple[Any, ...]:
-    """What losses depend on, but for offsets: an id that is asked for comes later than the generation it belongs to."""
-    unidentified = frozenset(tp.topic for tp, partition in view.partitions.items() if partition.topic_id is None)
-    return view.generation, view.missing_topics, unidentified
-
-
-def _without(view: FeedView, partitions: Collection[TopicPartition]) -> FeedView:
-    """Leave partitions out of what is planned: they keep their offsets."""
-    if not partitions:
-        return view
-    return replace(view, partitions={tp: p for tp, p in view.partitions.items() if tp not in partitions})
+                holds = self.options.on_parked is OnParked.HOLD
+                others = "nothing else is read meanwhile (onParked=hold)" if holds else "everything else is read"
+                raise KafkaUnreachableError(
+                    f"Trigger.AvailableNow cannot reach its end: waited {wait_seconds:g} s for "
+                    f"{why_unread(missing, view, self.state.parked)}; {others}; run it again when they can be read"
+                )
+            self.feed.wait(view.version, min(deadline - now, 1.0))

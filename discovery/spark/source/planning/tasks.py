@@ -5,7 +5,8 @@ from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 from math import ceil
 
-from discovery.core.model import BrokerId, TopicId, TopicPartition
+from discovery.core.model import BrokerId, TopicPartition
+from discovery.feed.base import PartitionView
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
 
@@ -170,8 +171,7 @@ def ranges_between(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
-    leaders: Mapping[TopicPartition, BrokerId | None],
-    topic_ids: Mapping[TopicPartition, TopicId | None],
+    partitions: Mapping[TopicPartition, PartitionView],
 ) -> list[FetchRange]:
     """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
 
@@ -185,8 +185,9 @@ def ranges_between(
             topic_partition=tp,
             start_offset=begin,
             end_offset=until,
-            topic_id=topic_ids.get(tp),
-            leader=leaders.get(tp),
+            topic_id=known.topic_id if (known := partitions.get(tp)) else None,
+            leader=known.leader_id if known else None,
+            leader_address=known.leader if known else None,
         )
         for tp, until in end.items()
         if LATEST != (begin := start.get(tp, earliest.get(tp, EARLIEST))) < until

@@ -1,10 +1,8 @@
 """From a time to offsets: asked of the leaders, and waited for, because no other answer would be exact."""
 
-import logging
-from collections.abc import Collection
+import contextlib
 from datetime import UTC, datetime
 
-from discovery.core.clock import Clock
 from discovery.core.errors import ConfigError, KafkaUnreachableError
 from discovery.core.model import TopicPartition
 from discovery.feed.base import FeedView, SourceFeed
@@ -12,27 +10,35 @@ from discovery.spark.source.planning.bounds import STRATEGY, ByTimestamp, NoneAf
 from discovery.spark.source.planning.offsets import LATEST, Offsets
 from discovery.spark.source.planning.plan import describe
 from discovery.spark.source.planning.start import existing, refuse_mismatch
-
-_log = logging.getLogger("kafka_discovery.source")
-_ASK_SECONDS = 5.0
-_AGAIN_SECONDS = 0.5
-_SAY_AGAIN_SECONDS = 10.0
+from discovery.spark.source.waiting import Patience
 
 
-def offsets_at(
-    by: ByTimestamp, partitions: Collection[TopicPartition], feed: SourceFeed, clock: Clock, *, wait_seconds: float
+def offsets_by_time(
+    by: ByTimestamp, view: FeedView, feed: SourceFeed, patience: Patience, *, wait_seconds: float
 ) -> Offsets:
     """Find the first record at or after a time in every partition; LATEST where there is none and that is allowed.
 
     A checkpoint holds offsets and no times, so a partition whose leader is silent cannot be put off: it is waited for.
 
     Raises:
-        ConfigError: a partition has no such record, and `startingOffsetsByTimestampStrategy` is error.
+        ConfigError: a partition has no such record, and `startingOffsetsByTimestampStrategy` is error, or a time by
+            partition does not name exactly those of the view.
         KafkaUnreachableError: a leader did not answer within `wait_seconds`; names its partitions.
 
     Runs: driver, once at a start; blocks <= wait_seconds.
     """
-    answered = _ask(by, partitions, feed, clock, wait_seconds)
+    there, answered = existing(view), Offsets()
+    if not isinstance(by.milliseconds, int):
+        refuse_mismatch(by.milliseconds.keys(), there, option=by.option)
+
+    def ask(seconds: float) -> None:
+        if missing := {tp: by.of(tp) for tp in there if tp not in answered}:
+            with contextlib.suppress(KafkaUnreachableError):
+                answered.update(feed.resolve(missing, timeout_seconds=seconds, by_timestamp=True))
+        if silent := [tp for tp in missing if tp not in answered]:
+            raise KafkaUnreachableError(_text(by, silent, feed, wait_seconds))
+
+    patience.ask(ask, wait_seconds)
     none = sorted(tp for tp, offset in answered.items() if offset == LATEST)
     if none and by.none_after is NoneAfter.ERROR:
         more = f" and {len(none) - 1} more" if len(none) > 1 else ""
@@ -43,43 +49,12 @@ def offsets_at(
     return answered
 
 
-def offsets_by_time(by: ByTimestamp, view: FeedView, feed: SourceFeed, clock: Clock, *, wait_seconds: float) -> Offsets:
-    """Do `offsets_at` for the partitions of a view, which a time by partition must name exactly."""
-    there = existing(view)
-    if not isinstance(by.milliseconds, int):
-        refuse_mismatch(by.milliseconds.keys(), there, option=by.option)
-    return offsets_at(by, there, feed, clock, wait_seconds=wait_seconds)
-
-
-def _ask(
-    by: ByTimestamp, partitions: Collection[TopicPartition], feed: SourceFeed, clock: Clock, wait_seconds: float
-) -> Offsets:
-    answered: Offsets = {}
-    deadline, say_at = clock.monotonic() + wait_seconds, clock.monotonic() + _SAY_AGAIN_SECONDS
-    while missing := {tp: by.of(tp) for tp in partitions if tp not in answered}:
-        remaining = deadline - clock.monotonic()
-        try:
-            answered |= feed.resolve(missing, timeout_seconds=max(min(_ASK_SECONDS, remaining), 0.1), by_timestamp=True)
-        except KafkaUnreachableError as error:
-            _log.info("%s: nobody answered an offset: %s", by.option, error)
-        silent = [tp for tp in missing if tp not in answered]
-        now = clock.monotonic()
-        if silent and now >= deadline:
-            raise KafkaUnreachableError(_text(by, silent, feed, f"after {wait_seconds:g} s"))
-        if silent and now >= say_at:
-            say_at = now + _SAY_AGAIN_SECONDS
-            _log.warning("the query cannot start yet: %s", _text(by, silent, feed, "so far"))
-        if silent:
-            feed.wait(feed.view().version, min(_AGAIN_SECONDS, deadline - now))
-    return answered
-
-
-def _text(by: ByTimestamp, silent: list[TopicPartition], feed: SourceFeed, since: str) -> str:
+def _text(by: ByTimestamp, silent: list[TopicPartition], feed: SourceFeed, wait_seconds: float) -> str:
     known = feed.view().partitions
     reasons = [(tp, (known[tp].parked_reason if tp in known else None) or "its leader is silent") for tp in silent]
     return (
-        f"{by.option}: {since} the offset at that time is unknown for {describe(reasons)}; "
-        "try again when its leader is back, or use offsets instead of a time"
+        f"{by.option}: the offset at that time is unknown for {describe(reasons)}, waited for up to "
+        f"{wait_seconds:g} s; try again when its leader is back, or use offsets instead of a time"
     )
 
 
