@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tenacity
 from confluent_kafka import KafkaError, KafkaException
 
 _AGAIN_SECONDS = 0.05
@@ -81,15 +82,23 @@ def retried(
 
     Runs: anywhere; blocks until `deadline` at most.
     """
-    last: KafkaException | None = None
-    while (left := deadline - time.monotonic()) > 0:
+
+    def once() -> Any:
+        if (left := deadline - time.monotonic()) <= 0:
+            raise OutOfTimeError(None)
         try:
             return act(max(_LEAST_SECONDS, min(left, answer_seconds)))
-        except TimeoutError:  # of a future: the client's own timer was late
-            last = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - a public name
+        except TimeoutError as exc:  # of a future: the client's own timer was late
+            raise OutOfTimeError(KafkaException(KafkaError(KafkaError._TIMED_OUT))) from exc  # noqa: SLF001 - public
         except KafkaException as exc:
             if not passes(exc.args[0]):
                 raise
-            last = exc
-        time.sleep(_AGAIN_SECONDS)
-    raise OutOfTimeError(last)
+            raise OutOfTimeError(exc) from exc
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(OutOfTimeError),
+        wait=tenacity.wait_fixed(_AGAIN_SECONDS),
+        stop=tenacity.stop_before_delay(deadline - time.monotonic()),
+        reraise=True,
+    )
+    return retrying(once)

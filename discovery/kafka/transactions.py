@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as RawTopicPartition
 
-from discovery.core.errors import ConfigError, TransactionError, TransactionRefusedError
+from discovery.core.errors import ConfigError, TransactionError, TransactionRefusedError, TransactionTimeoutError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, may_pass, retried
 from discovery.kafka.settings import QuietLog, milliseconds
@@ -338,10 +338,7 @@ class Transaction:
             raise self._too_slow()
 
     def _too_slow(self) -> TransactionError:
-        return TransactionError(
-            f"{self._id}: the brokers did not take records in time ({self._timeout_seconds:g} s); "
-            "raise transactionTimeout, or find out why they are slow"
-        )
+        return TransactionTimeoutError(f"{self._id}: the brokers did not take records in time")
 
     def attach(self, topic: TopicName, partition: int, note: Note, metadata: Any, deadline: float) -> None:
         """Make a note part of this transaction.
@@ -352,7 +349,7 @@ class Transaction:
         Runs: workers, once per task; blocks until `deadline` at most.
         """
         offsets = [RawTopicPartition(topic, partition, note.offset, note.text)]
-        self._within(
+        patiently(
             lambda left: self._producer.send_offsets_to_transaction(offsets, metadata, left),
             deadline,
             f"add the marker to {self._id}",
@@ -367,13 +364,10 @@ class Transaction:
         Runs: workers, once per task; blocks until `deadline` at most, and 5 s more to find out why it failed.
         """
         try:
-            self._within(self._producer.commit_transaction, deadline, f"commit {self._id}")
+            patiently(self._producer.commit_transaction, deadline, f"commit {self._id}")
         except TransactionError as error:
             refused = self._refused_topic()
             raise (TransactionRefusedError if refused else type(error))(f"{error}{refused}") from error
-
-    def _within(self, act: Callable[[float], Any], deadline: float, what: str) -> None:
-        patiently(act, deadline, what, limit=f" (transactionTimeout {self._timeout_seconds:g} s)")
 
     def _refused_topic(self) -> str:
         """Why a record may not have been taken: the commit itself says only that one was not. Asks for 5 s at most."""
@@ -442,7 +436,6 @@ def patiently(
     deadline: float,
     what: str,
     *,
-    limit: str = "",
     passes: Callable[[KafkaError], bool] = may_pass,
 ) -> Any:
     """Do it again while it may still succeed.
@@ -451,11 +444,11 @@ def patiently(
         act: Takes the seconds it may block, at most 5.
         deadline: `time.monotonic` after which nothing is tried any more.
         what: Names it in errors.
-        limit: Names what the deadline was made of.
         passes: Whether an error may pass by itself.
 
     Raises:
-        TransactionError: it cannot succeed, or the time is up.
+        TransactionError: it cannot succeed.
+        TransactionTimeoutError: the time is up.
 
     Runs: anywhere; blocks until `deadline` at most.
     """
@@ -464,4 +457,4 @@ def patiently(
     except KafkaException as exc:
         raise _failed(exc.args[0], f"could not {what}: ") from exc
     except OutOfTimeError as error:
-        raise TransactionError(f"could not {what} in time{limit}: {error}") from error.last
+        raise TransactionTimeoutError(f"could not {what} in time: {error}") from error.last

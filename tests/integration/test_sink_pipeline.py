@@ -1,5 +1,6 @@
 """The pipeline by source offsets on real brokers, without Spark."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.sink import operator as operate
 from discovery.spark.sink.checks import check_cluster
 from discovery.spark.sink.columns import LANE
+from discovery.spark.sink.foreach import exactly_once_by_offset
 from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
 from discovery.spark.sink.marker import Control
 from discovery.spark.sink.options import BY_OFFSET
@@ -127,7 +129,7 @@ def test_given_offsets_of_somebody_else_in_the_group_when_copied_then_it_is_refu
     plan = pipe.plan()
     notes = GroupNotes(plan.access, group=plan.options.group, topic=pipe.source)
     notes.write(0, Note(1, ""), timeout_seconds=SECONDS)
-    with pytest.raises(SinkRefusedError, match="was not committed by this sink"):
+    with pytest.raises(SinkRefusedError, match="is not what this sink writes"):
         pipe.copy(0, range(3))
 
 
@@ -149,6 +151,17 @@ def test_given_offsets_that_expired_when_started_without_a_checkpoint_then_nothi
     restore_offsets(plan)
     assert (pipe.copy(0, range(4)), pipe.copy(1, range(2))) == (1, 0)
     assert pipe.visible() == ["0.0", "0.1", "0.2", "0.3", "1.0", "1.1"]
+
+
+def test_given_a_task_that_slept_for_the_retention_when_its_partitions_offset_has_expired_then_it_copies_nothing(
+    pipe: Pipe,
+) -> None:
+    pipe.copy(0, range(3))
+    plan = expire(pipe, pipe.plan().options.group)
+    asleep = OffsetLane(plan, pipe.source, "one", 0, begun_seconds=int(time.time()) - 8 * 86_400)
+    with pytest.raises(SinkRefusedError, match="this attempt slept for longer than brokers keep markers"):
+        asleep.write(rows(0, range(3)))
+    assert pipe.visible() == ["0.0", "0.1", "0.2"]
 
 
 def test_given_a_start_that_died_while_it_put_offsets_back_when_started_again_then_it_goes_on(
@@ -203,3 +216,64 @@ def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_
     operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
     refuse_unrecorded(plan)
     assert pipe.copy(1, range(1)) == 1
+
+
+@pytest.fixture
+def second(pipe: Pipe) -> Pipe:
+    """The same pipeline with another target."""
+    second = Pipe(pipe.cluster, pipe.folder, sink_id=pipe.topic, topic=f"{pipe.topic}-second")
+    second.more = {BY_OFFSET: f"{pipe.source} "}
+    pipe.cluster.create_topic(second.topic, partitions=2, replication_factor=3)
+    return second
+
+
+OTHER_TARGET = r"sinkId in use: it copies to topic {}, this is for {}, .*; give each copy a sinkId \(--sink-id\)"
+
+
+def test_given_a_pipeline_when_a_second_one_has_its_sink_id_and_another_target_then_that_is_refused_at_its_start(
+    pipe: Pipe, second: Pipe
+) -> None:
+    begun = second.plan()  # before the first copied anything, or looked
+    operate.takeover(begun, query_id="", timeout_seconds=SECONDS)
+    assert pipe.copy(0, range(3)) == 3
+    refused = OTHER_TARGET.format(pipe.topic, second.topic)
+    with pytest.raises(SinkRefusedError, match=refused):
+        exactly_once_by_offset(second.options, pipe.source, lambda batch: batch)
+    with pytest.raises(SinkRefusedError, match=refused):
+        OffsetLane(begun, pipe.source, "one", 0).write(rows(0, range(5)))
+    assert pipe.copy(0, range(4)) == 1
+    assert (pipe.visible(), second.visible()) == (["0.0", "0.1", "0.2", "0.3"], [])
+
+
+def test_given_a_pipeline_whose_offsets_have_expired_when_one_with_another_target_starts_then_records_name_the_first(
+    pipe: Pipe, second: Pipe
+) -> None:
+    pipe.copy(0, range(3))
+    options = pipe.plan().options
+    expire(pipe, options.group, options.control_group)
+    with pytest.raises(SinkRefusedError, match=OTHER_TARGET.format(pipe.topic, second.topic)):
+        second.plan()
+
+
+def test_given_a_pipeline_when_it_is_taken_over_then_it_may_go_on_into_another_target(pipe: Pipe, second: Pipe) -> None:
+    pipe.copy(0, range(3))
+    operate.takeover(pipe.plan(), query_id="", timeout_seconds=SECONDS)
+    source = pipe.source
+    assert OffsetLane(second.plan(), source, "one", 0).write(rows(0, range(5))) == 2
+    assert second.visible() == ["0.3", "0.4"]
+    with pytest.raises(SinkRefusedError, match=OTHER_TARGET.format(second.topic, pipe.topic)):
+        pipe.plan()
+
+
+def test_given_a_pipeline_of_a_program_that_named_no_target_when_started_then_its_target_is_the_one_of_that_start(
+    pipe: Pipe, second: Pipe
+) -> None:
+    pipe.copy(0, range(3))
+    plan = expire(pipe)
+    ledger = SinkLedger(plan)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    ledger.write_control(replace(control, target=None), timeout_seconds=SECONDS)
+    assert pipe.copy(0, range(4)) == 1
+    with pytest.raises(SinkRefusedError, match=OTHER_TARGET.format(pipe.topic, second.topic)):
+        second.plan()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,12 +18,15 @@ from discovery.cli.app import app
 from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
 from discovery.core.model import BrokerAddress
 from discovery.kafka.topics import TopicAdmin
+from discovery.kafka.transactions import Transaction
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.sink import checks, renewal
+from discovery.spark.sink import ledger as ledgers
 from discovery.spark.sink import operator as operate
-from discovery.spark.sink import renewal
-from discovery.spark.sink.ledger import SinkLedger, recording, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, commit_marker, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
+from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.writer import LaneWriter, Outcome
 from tests.support.helpers import commit, eventually, numbered
@@ -425,10 +429,13 @@ def test_given_lost_markers_when_written_then_it_is_refused_until_all_of_it_is_f
 
 def expire(sink: Sink) -> None:
     """Let brokers forget all offsets of a sink, as they do after `offsets.retention.minutes`."""
-    options = sink.plan().options
-    for group in (options.group, options.control_group):
-        TopicAdmin(sink.plan().access).forget_group(group, timeout_seconds=SECONDS)
-    forget(options)
+    forget_offsets(sink.plan())
+
+
+def forget_offsets(plan: SinkPlan) -> None:
+    for group in (plan.options.group, plan.options.control_group):
+        TopicAdmin(plan.access).forget_group(group, timeout_seconds=SECONDS)
+    forget(plan.options)
 
 
 def test_given_a_sink_idle_for_the_retention_when_started_again_then_it_goes_on_where_it_was(sink: Sink) -> None:
@@ -501,6 +508,46 @@ def test_given_a_control_record_that_grows_old_when_started_then_it_is_renewed_b
     assert sink.visible() == ["a", "b"]
 
 
+def test_given_a_change_of_lanes_that_died_half_way_when_idle_and_undone_then_every_lane_goes_on(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.lanes = 2
+    sink.confirm(*[sink.write(0, [value], lane=lane) for lane, value in enumerate("ab")])
+    ledger = SinkLedger(sink.plan())
+    sink.lanes = 3
+    with monkeypatch.context() as broken:
+        broken.setattr(checks, "commit_marker", dies)
+        with pytest.raises(TransactionError, match="no answer in time"):
+            sink.plan()
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    old = replace(control, wall_seconds=control.wall_seconds - 4 * 86_400)
+    ledger.write_control(old, timeout_seconds=SECONDS)
+    sink.lanes = 2
+    sink.confirm(*[sink.write(1, [value], lane=lane) for lane, value in enumerate("cd")])
+    assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def test_given_a_second_start_amid_a_change_of_lanes_when_the_first_goes_on_then_it_fails_and_changes_nothing(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.lanes = 2
+    sink.confirm(*[sink.write(0, [value], lane=lane) for lane, value in enumerate("ab")])
+    sink.lanes = 3
+
+    def overtaken(ledger: SinkLedger, fence: Transaction, lane: int, *rest: Any) -> None:
+        commit_marker(ledger, fence, lane, *rest)
+        if lane == 0:
+            monkeypatch.setattr(checks, "commit_marker", commit_marker)
+            sink.plan()
+
+    monkeypatch.setattr(checks, "commit_marker", overtaken)
+    with pytest.raises(TransactionError):
+        sink.plan()
+    sink.confirm(*[sink.write(1, [value], lane=lane) for lane, value in enumerate("cde")])
+    assert sink.visible() == ["a", "b", "c", "d", "e"]
+
+
 def test_given_a_sink_of_an_earlier_program_when_started_then_its_markers_are_taken_over_unless_they_may_have_expired(
     sink: Sink,
 ) -> None:
@@ -521,8 +568,105 @@ def end(sink: Sink, ledger: SinkLedger) -> None:
     transaction, deadline = recording(sink.plan()), until(SECONDS)
     transaction.fence(deadline)
     transaction.begin()
-    ledger.record(transaction, 0, sink.sink_id, None, deadline)
+    for lane in range(sink.lanes):
+        ledger.record(transaction, lane, sink.sink_id, None, deadline)
     transaction.commit(deadline)
+
+
+def dies(ledger: SinkLedger, fence: Transaction, lane: int, *rest: Any) -> None:
+    """Stands for `commit_marker` in a start that dies before its second lane."""
+    if lane == 1:
+        raise TransactionError("no answer in time")
+    commit_marker(ledger, fence, lane, *rest)
+
+
+@pytest.mark.parametrize("then", ["idle", "tried again", "taken over"])
+def test_given_a_takeover_of_an_earlier_program_that_died_half_way_when_idle_for_the_retention_then_it_is_refused(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    sink.lanes = 2
+    for batch_id, values in enumerate(("ab", "cd")):
+        sink.confirm(*[sink.write(batch_id, [value], lane=lane) for lane, value in enumerate(values)])
+    sink.write(2, ["e"], lane=1)
+    plan = sink.plan()
+    end(sink, SinkLedger(plan))
+    aged(sink, is_recorded=False)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(renewal, "commit_marker", dies)
+        with pytest.raises(TransactionError, match="no answer in time"):
+            sink.plan()
+    if then == "tried again":
+        sink.plan()
+    if then == "taken over":
+        operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    forget_offsets(plan)
+    if then == "idle":
+        with pytest.raises(SinkRefusedError, match=r"markers lost: the start that took it over .* died"):
+            sink.write(2, ["e"], lane=1)
+    else:
+        again = sink.write(2, ["e"], lane=1)
+        assert again.outcome is (Outcome.KEPT if then == "tried again" else Outcome.WRITTEN)
+    assert sink.visible() == ["a", "b", "c", "d", "e", *(["e"] if then == "taken over" else [])]
+
+
+def test_given_a_sink_taken_over_when_idle_for_the_retention_then_it_still_is(sink: Sink) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    plan = sink.plan()
+    operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    forget_offsets(plan)
+    sink.query_id = "query-2"
+    sink.confirm(sink.write(0, ["b"]))
+    assert sink.visible() == ["a", "b"]
+
+
+@pytest.mark.parametrize("has_committed", [True, False], ids=["committed", "open"])
+def test_given_a_query_that_starts_during_a_takeover_when_it_has_fenced_a_lane_then_what_it_committed_counts(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, *, has_committed: bool
+) -> None:
+    sink.lanes = 2
+    sink.confirm(*[sink.write(0, [value], lane=lane) for lane, value in enumerate("ab")])
+    plan, deadline = sink.plan(), until(SECONDS)
+    other = transaction_of(plan, 0)
+
+    def comes_late(ledger: SinkLedger, fence: Transaction, lane: int, *rest: Any) -> None:
+        monkeypatch.setattr(ledgers, "commit_marker", commit_marker)
+        if has_committed:
+            sink.write(1, ["c"], lane=0)
+        else:
+            other.fence(deadline)
+            other.begin()
+            other.produce(sink.topic, partition=0, key=None, value=b"c", headers=None, deadline=deadline)
+        commit_marker(ledger, fence, lane, *rest)
+
+    monkeypatch.setattr(ledgers, "commit_marker", comes_late)
+    assert operate.takeover(plan, query_id="", timeout_seconds=SECONDS).generation == 2
+    if not has_committed:
+        with pytest.raises(TransactionError):
+            other.commit(until(SECONDS))
+    reports = [sink.write(1, [value], lane=lane) for lane, value in enumerate("cd")]
+    assert reports[0].outcome is (Outcome.KEPT if has_committed else Outcome.WRITTEN)
+    sink.confirm(*reports)
+    assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def test_given_a_late_word_of_an_earlier_driver_when_the_number_of_lanes_has_changed_then_nobody_is_let_in(
+    sink: Sink,
+) -> None:
+    sink.lanes = 2
+    sink.confirm(*[sink.write(0, [value], lane=lane) for lane, value in enumerate("ab")])
+    ledger, zombie = SinkLedger(sink.plan()), sink.writer(1, lane=1)
+    control = ledger.control(timeout_seconds=SECONDS)
+    assert control is not None
+    sink.lanes = 1
+    sink.plan()
+    ledger.write_control(control, timeout_seconds=SECONDS)
+    with pytest.raises(SinkRefusedError, match="markers lost: the marker is of generation 2, the control record of 1"):
+        zombie.write(batches(["d"], lane=1))
+    forget(sink.plan().options)
+    sink.confirm(sink.write(0, ["a", "b"]))
+    sink.confirm(sink.write(1, ["c", "d"]))
+    assert sink.visible() == ["a", "b", "c", "d"]
 
 
 def test_given_a_sink_when_looked_at_taken_over_and_reset_by_command_then_each_does_what_it_says(sink: Sink) -> None:
@@ -580,6 +724,7 @@ def test_given_a_broker_that_stops_in_mid_write_when_it_returns_then_only_the_re
         sink.writer(1, plan=plan).write(interrupted())
     assert time.monotonic() - began < 30
     assert "\n" not in str(error.value)
+    assert "; transactionTimeout is 10 s: raise it, or find out why the brokers are slow" in str(error.value)
     strict.heal()
     assert sink.visible() == ["before"], "nothing of it is visible"
     retried = sink.write(1, numbered(30))

@@ -5,8 +5,9 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
+from discovery.core.errors import SinkRefusedError
 from discovery.spark.sink import lanes, marker
-from discovery.spark.sink.lanes import Attempt, Compare, Refuse, Skip, Write
+from discovery.spark.sink.lanes import Attempt, Compare, OnMismatch, Refuse, Skip, Write
 
 Row = tuple[int, int]
 """Batch and number inside it: what it means to be this row and no other."""
@@ -28,7 +29,8 @@ class Marker(NamedTuple):
 
     batch: int
     lanes: int
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] | None
+    """None: it says where a generation begins."""
     generation: int
     day: int
 
@@ -37,9 +39,9 @@ class Marker(NamedTuple):
             query_id=QUERY,
             batch_id=self.batch,
             lanes=self.lanes,
-            rows=len(self.rows),
+            rows=len(self.rows or ()),
             fingerprint=str(self.rows),
-            attempt="",
+            attempt="" if self.rows is None else "a",
             wall_seconds=self.day * DAY,
             generation=self.generation,
         )
@@ -82,6 +84,7 @@ class Asked(NamedTuple):
     is_first: bool
     is_alone: bool
     """Nobody else can have had rows of this batch for this lane."""
+    policy: OnMismatch
 
     def real(self) -> Attempt:
         return Attempt(
@@ -111,13 +114,23 @@ Judge = Callable[[Marker | None, Control | None, Asked], Verdict]
 
 @cache
 def real_judge(found: Marker | None, control: Control | None, asked: Asked) -> Verdict:
-    """Decide with `discovery.spark.sink.lanes.judge`, and under `onMismatch=fail`."""
+    """Decide with `judge` and `settle` of `discovery.spark.sink.lanes`."""
     match lanes.judge(found and found.real(), control and control.real(), asked.real(), now_seconds=asked.now * DAY):
         case Refuse():
             return Verdict.REFUSED
         case Compare(marker=committed):
-            same = (committed.rows, committed.fingerprint) == (len(asked.rows), str(asked.rows))
-            return Verdict.COMMITTED if same or not (asked.rows or committed.rows) else Verdict.REFUSED
+            try:
+                policy = lanes.settle(
+                    committed,
+                    rows=len(asked.rows),
+                    fingerprint=str(asked.rows),
+                    policy=asked.policy,
+                    sink_id="",
+                    lane=0,
+                )
+            except SinkRefusedError:
+                return Verdict.REFUSED
+            return Verdict.WRITE if policy is OnMismatch.REWRITE else Verdict.COMMITTED
         case Skip():
             return Verdict.SKIPPED
         case Write():
@@ -150,3 +163,18 @@ def advanced(control: Control, batch: int, markers: tuple[Marker | None, ...], d
     real = marker.advanced(control.real(), query_id=QUERY, batch_id=batch, markers=found, wall=day * DAY)
     days = tuple(wall // DAY for wall in real.lane_walls)
     return Control(real.batch_id, real.lanes, real.generation, real.wall_seconds // DAY, days, run)
+
+
+@cache
+def beginning(control: Control) -> Marker:
+    """Begin a generation by `discovery.spark.sink.marker.beginning`."""
+    real = marker.beginning(control.real())
+    return Marker(real.batch_id, real.lanes, None, real.generation, control.day)
+
+
+@cache
+def taken_over(control: Control, markers: tuple[Marker | None, ...], day: int) -> Control:
+    """Take over with `discovery.spark.sink.marker.taken_over`."""
+    generations = [found.generation for found in markers if found is not None]
+    real = marker.taken_over(control.real(), generations, query_id="", wall=day * DAY)
+    return Control(real.batch_id, real.lanes, real.generation, day, (0,) * real.lanes)

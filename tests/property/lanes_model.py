@@ -11,201 +11,56 @@ found is a shortest one.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
+from discovery.spark.sink.lanes import OnMismatch
 from discovery.spark.sink.marker import CLOSED
-from tests.property.exploring import put, trail
+from tests.property.exploring import BrokenError, Explored, put, walk
 from tests.property.lanes_judge import (
     Asked,
     Control,
-    Judge,
     Marker,
     Row,
     Verdict,
     advanced,
+    beginning,
     may_have_run,
     newest,
-    real_judge,
     renewed,
+    taken_over,
 )
+from tests.property.lanes_world import Attempt, Change, Entry, Lane, Running, State, World
 
-
-@dataclass(frozen=True)
-class World:
-    """How large the world is, and which rules hold in it; each field after `judge` is a mutant's place."""
-
-    batches: tuple[tuple[int, ...], ...] = ((0, 1), (0, 1))
-    """The rows of each batch; row k goes to lane k modulo the number of lanes."""
-    lanes: int = 1
-    lanes_later: int | None = None
-    """What the option says from the second start on."""
-    tasks_later: int | None = None
-    """How many tasks Spark runs from the second start on, whatever the option says: a plan that was coalesced."""
-    crashes: int = 1
-    attempts: int = 2
-    """Of each task in each run; Spark gives up on one before it begins the next, which may live on."""
-    rolled_back: int = 0
-    """Batches by which the checkpoint may be older at a restart."""
-    weeks: int = 0
-    """How often the query may be down so long that brokers forget markers, and perhaps the control record."""
-    is_shuffled: bool = False
-    """A replay after a start gives rows to other lanes: a query that is not deterministic. It may be stopped with a row
-    there twice, but Spark must never commit a batch of which one is, or may yet be."""
-    judge: Judge = real_judge
-    has_marker: bool = True
-    reads_after_init: bool = True
-    new_producer: bool = True
-    own_group: bool = True
-    """Else all lanes share one ledger topic, read up to its last stable offset."""
-    asserts_lane: bool = True
-    require_stable: bool = True
-    fences_all: bool = True
-    """A start with another number of lanes fences every lane before it looks for markers."""
-    closes_first: bool = True
-    """And before that closes the record, so that no attempt is let in behind a fence."""
-    marks_empty: bool = True
-    """A lane without rows gets a marker where another execution of the batch may have had some for it."""
-    records_markers: bool = True
-    """Each marker is a record too, of which a start makes offsets again that have expired."""
-
-
-class Lane(NamedTuple):
-    """What the brokers know of one transactional id. Durable."""
-
-    rows: tuple[Row, ...] | None = None
-    """Of the transaction that is open or prepared."""
-    offsets: Marker | None = None
-    """The marker inside it."""
-    prepared: bool = False
-    ended: bool = False
-    """The current epoch committed last: a repeated EndTxn of it is answered yes."""
-    ghost: bool = False
-    """The network still holds an EndTxn of the current epoch; those of earlier ones have no effect."""
-    pending: Marker | None = None
-    """Committed, and not yet what a plain read returns."""
-    marker: Marker | None = None
-    record: Marker | None = None
-    """The last marker as a record, which never expires."""
-
-
-class Attempt(NamedTuple):
-    """A task attempt that writes; it goes on whether Spark listens or not."""
-
-    lane: int
-    batch: int
-    layout: int
-    """0: of the first run, 1: of a later one."""
-    step: str
-    current: bool = False
-    """Its epoch is the lane's."""
-    watched: bool = True
-    written: int = 0
-    generation: int = 0
-    """As it was when the attempt was judged."""
-    day: int = 1
-    """When it began."""
-    run: int = 1
-    is_first: bool = True
-    seen: tuple[Marker | None, ...] = ()
-    """What it read before it initialised its producer: only in a mutant."""
-
-
-class Running(NamedTuple):
-    """The batch that Spark runs: by task, how many attempts began and whether one succeeded."""
-
-    begun: tuple[int, ...]
-    done: tuple[bool, ...]
-    checked: bool = False
-    """`commit` found all markers and wrote the control record."""
-
-
-class Entry(NamedTuple):
-    """A marker in the shared ledger topic of one mutant."""
-
-    lane: int
-    marker: Marker
-    state: str
-
-
-class State(NamedTuple):
-    """The whole world between two steps."""
-
-    log: int = 0
-    """Batches in Spark's offset log. Durable."""
-    committed: int = 0
-    """Batches in Spark's commit log. Durable."""
-    lanes: tuple[Lane, ...] = ()
-    control: Control | None = None
-    visible: tuple[Row, ...] = ()
-    """Committed rows, sorted."""
-    up: bool = False
-    runs: int = 0
-    running: Running | None = None
-    attempts: tuple[Attempt, ...] = ()
-    cached: tuple[bool, ...] = ()
-    """Lanes whose producer is kept for the next batch: only in a mutant."""
-    day: int = 1
-    fenced: bool = False
-    """A start with another number of lanes has fenced them."""
-    ledger: tuple[Entry, ...] = ()
-
-
-class Violation(NamedTuple):
-    """What went wrong, and the steps that lead there."""
-
-    text: str
-    trail: tuple[str, ...]
-
-
-class Explored(NamedTuple):
-    """How far the walk came, and how often each verdict was given."""
-
-    states: int
-    violation: Violation | None
-    verdicts: Counter[str]
-    finished: int
-    """States in which all batches are committed."""
-
-
-class _BrokenError(Exception):
-    """A step showed rows lost, repeated or torn."""
+OTHER = 100
+"""Added to the number of a row that an execution makes with other content."""
+TAKEOVER = {
+    "after": ("record", "fence", "stamp"),
+    "before": ("fence", "record"),
+    "never": ("record",),
+    "unstamped": ("record", "fence"),
+}
 
 
 Steps = Iterator[tuple[str, State]]
+Seen = tuple[Marker | None, ...]
 
 
 def explore(world: World, *, limit: int = 2_000_000) -> Explored:
-    """Walk every reachable state, or up to the first violation."""
+    """Walk every reachable state, or up to the first violation; counts verdicts, and states with all committed."""
     first = State(lanes=(Lane(),) * max(world.lanes, world.lanes_later or 0))
-    came_from: dict[State, tuple[State, str] | None] = {first: None}
-    verdicts: Counter[str] = Counter()
-    layer, finished = [first], 0
-    while layer:
-        found: list[State] = []
-        for state in layer:
-            finished += state.committed == len(world.batches)
-            try:
-                for name, after in _steps(world, state, verdicts):
-                    if after not in came_from:
-                        came_from[after] = (state, name)
-                        found.append(after)
-            except _BrokenError as error:
-                return Explored(len(came_from), Violation(str(error), trail(came_from, state)), verdicts, finished)
-            if len(came_from) > limit:
-                raise AssertionError(f"more than {limit} states")
-        layer = found
-    return Explored(len(came_from), None, verdicts, finished)
+    return walk(first, lambda state, counts: _steps(world, state, counts), limit=limit)
 
 
 def _steps(world: World, state: State, verdicts: Counter[str]) -> Steps:
+    verdicts["finished"] += state.committed == len(world.batches)
     yield from _brokers(world, state)
+    yield from _operator(world, state)
     for attempt in dict.fromkeys(state.attempts):
         yield from _task(world, state, attempt, verdicts)
     if not state.up:
         yield from _starts(world, state)
         return
-    if state.runs <= world.crashes:
+    # Where late words are looked for the first driver leaves one: the rest is in other worlds.
+    if state.runs <= world.crashes and not (world.late_words and state.runs == 1):
         yield "the driver dies", _down(state)
     yield from _engine(world, state)
 
@@ -214,14 +69,15 @@ def _steps(world: World, state: State, verdicts: Counter[str]) -> Steps:
 
 
 def _starts(world: World, state: State) -> Steps:
-    if state.runs <= world.crashes:
+    # A late word in the middle of a takeover undoes its record: whoever starts then finds what was there before.
+    if state.runs <= world.crashes and not (state.taking and world.late_words):
         started = state._replace(up=True, runs=state.runs + 1)
         yield "the driver starts", started
         for back in range(1, min(world.rolled_back, state.committed) + 1):
             yield f"{back} entries of the commit log are gone", started._replace(committed=state.committed - back)
             older = started._replace(committed=state.committed - back, log=state.committed - back)
             yield f"the checkpoint is {back} older", older
-    if state.runs and state.day <= world.weeks * 8:
+    if state.runs and state.day <= world.weeks * 8 and not state.taking:
         # Brokers forget idle transactional ids as soon as markers (`transactional.id.expiration.ms`): nobody who was
         # initialised before can write after it.
         later = state._replace(day=state.day + 8)
@@ -237,7 +93,7 @@ def _starts(world: World, state: State) -> Steps:
 
 def _down(state: State) -> State:
     attempts = tuple(a._replace(watched=False) for a in state.attempts)
-    return _with_attempts(state._replace(up=False, running=None, cached=(), fenced=False), attempts)
+    return _with_attempts(state._replace(up=False, running=None, cached=(), change=None), attempts)
 
 
 def _engine(world: World, state: State) -> Steps:
@@ -253,66 +109,111 @@ def _begin(world: World, state: State) -> Steps:
     """`streamWriter`: a sink that is new gets its control record; another number of lanes needs a clean boundary."""
     lanes = _lanes(world, state)
     running = Running(begun=(0,) * _tasks(world, state), done=(False,) * _tasks(world, state))
-    begun = state._replace(running=running)
+    begun = state._replace(running=running, change=None)
     control = state.control
-    is_kept = world.records_markers and (control or any(lane.record for lane in state.lanes))
-    if is_kept and (control is None or control.day < state.day):
-        yield from _renewed(state)
+    is_kept = world.records_markers and (control or any(lane.record or lane.offsets for lane in state.lanes))
+    if state.change is not None:
+        yield from (_renewed if state.change.renews else _with_other_lanes)(world, state, begun, state.change)
+    elif is_kept and (control is None or control.day < state.day):
+        known = control or Control(-1, 1, 0, 0, ())
+        yield from _closed(world, state, Change(known, renews=True))
     elif control is None:
         if any(lane.marker or lane.pending for lane in state.lanes):
             yield "markers without a control record", _down(state)
             return
         fresh = Control(-1, lanes, 1, state.day, (0,) * lanes)
-        yield "the sink is new", begun._replace(control=fresh)
+        yield from _said(world, state, "the sink is new", begun._replace(control=fresh))
     elif control.lanes == lanes:
         yield "the batch begins", begun
     else:
-        yield from _with_other_lanes(world, state, begun, control)
+        change = Change(control._replace(lanes=control.lanes % CLOSED), renews=False)
+        yield from _closed(world, state, change)
 
 
-def _renewed(state: State) -> Steps:
+def _said(world: World, state: State, name: str, after: State) -> Steps:
+    """The driver writes a control record, or dies with it on its way."""
+    yield name, after
+    if world.late_words and state.late is None and state.runs <= world.crashes:
+        yield f"{name}: on its way, as the driver dies", _down(state)._replace(late=after.control)
+
+
+def _closed(world: World, state: State, change: Change) -> Steps:
+    """Nobody is let in any more."""
+    begun = state._replace(change=change)
+    if not change.renews and not world.closes_first:
+        yield "the number of lanes is to change", begun
+        return
+    closed = change.control._replace(lanes=CLOSED + change.control.lanes % CLOSED)
+    yield from _said(world, state, "the record is closed", begun._replace(control=closed))
+
+
+def _fenced(state: State, change: Change, lanes: int) -> Steps:
+    if any(lane.prepared for lane in state.lanes):
+        return
+    fenced = state._replace(change=change._replace(fenced=True))
+    for number in range(lanes):
+        fenced = _initialised(fenced, number)
+        fenced = _with_lane(fenced, number, fenced.lanes[number]._replace(held=True))
+    yield "every lane is fenced", fenced
+
+
+def _renewed(world: World, state: State, _begun: State, change: Change) -> Steps:
     """A record that is gone or old: nobody is let in, every lane is fenced, and its last marker is an offset again."""
-    known = state.control or Control(-1, 1, 0, 0, ())
-    if known.lanes < CLOSED:
-        yield "the old record is closed", state._replace(control=known._replace(lanes=CLOSED + known.lanes))
-    elif not state.fenced:
-        if any(lane.prepared for lane in state.lanes):
-            return
-        fenced = state._replace(fenced=True)
-        for number in range(len(state.lanes)):
-            fenced = _initialised(fenced, number)
-        yield "every lane is fenced, to renew the record", fenced
+    known = change.control
+    if not change.fenced:
+        yield from _fenced(state, change, len(state.lanes))
+    elif not all(lane.held for lane in state.lanes):
+        yield "a lane is fenced by another, and the start fails", _down(state)
     elif not any(lane.prepared or lane.pending for lane in state.lanes):
         last = [newest(lane.marker, lane.record) for lane in state.lanes]
         lanes = tuple(
             lane._replace(marker=marker and marker._replace(day=state.day))
             for lane, marker in zip(state.lanes, last, strict=True)
         )
-        control = renewed(known._replace(lanes=known.lanes % CLOSED), tuple(lane.marker for lane in lanes), state.day)
-        yield "the record is renewed", state._replace(lanes=lanes, control=control, fenced=False)
+        control = renewed(known, tuple(lane.marker for lane in lanes), state.day)
+        after = state._replace(lanes=lanes, control=control, change=None)
+        yield from _said(world, state, "the record is renewed", after)
 
 
-def _with_other_lanes(world: World, state: State, begun: State, control: Control) -> Steps:
-    """Close the record, so that nobody is let in any more; fence whoever was; look; open it with the new number."""
-    lanes, known = _lanes(world, state), control.lanes % CLOSED
-    if control.lanes < CLOSED and world.closes_first:
-        yield "the record is closed", state._replace(control=control._replace(lanes=CLOSED + known))
-    elif not state.fenced:
-        if any(lane.prepared for lane in state.lanes):
-            return
-        fenced = state._replace(fenced=True)
-        for number in range(known if world.fences_all else 0):
-            fenced = _initialised(fenced, number)
-        yield "every lane is fenced", fenced
-    elif not any(lane.prepared or lane.pending for lane in state.lanes):
-        ahead = any(lane.marker and lane.marker.batch > control.batch for lane in state.lanes)
-        if known == lanes:
-            yield "the record is open again", begun._replace(control=control._replace(lanes=known), fenced=False)
-        elif ahead:
-            yield "a batch between two numbers of lanes", _down(state._replace(control=control._replace(lanes=known)))
+def _with_other_lanes(world: World, state: State, begun: State, change: Change) -> Steps:
+    """Closed, so that nobody is let in any more: fence whoever was; look; leave a marker in each lane; open it."""
+    lanes, known = _lanes(world, state), change.control
+    if not change.fenced:
+        yield from _fenced(state, change, known.lanes if world.fences_all else 0)
+        return
+    if any(lane.prepared or lane.pending for lane in state.lanes):
+        return
+    found = [lane.marker for lane in state.lanes[: known.lanes] if lane.marker]
+    if any(m.generation > known.generation and m.batch != known.batch for m in found):
+        yield "the record is of an earlier generation than a marker", _down(state)
+        return
+    newer = max([known.generation, *(marker.generation for marker in found)])
+    if not change.stamped and any(m.batch > known.batch for m in found if m.generation >= known.generation):
+        after = state._replace(control=known, change=None)
+        yield from _said(
+            world, state, "a batch between two numbers of lanes", after if known.lanes == lanes else _down(after)
+        )
+    elif known.lanes == lanes and newer == known.generation:
+        yield from _said(world, state, "the record is open again", begun._replace(control=known))
+    else:
+        generation = newer if change.stamped else newer + 1
+        other = Control(known.batch, lanes, generation, state.day, (0,) * lanes, known.run)
+        if not world.stamps or change.stamped == known.lanes:
+            yield from _said(world, state, "another number of lanes", begun._replace(control=other))
+        elif not state.lanes[change.stamped].held:
+            yield "a lane is fenced by another, and the start fails", _down(state)
         else:
-            other = Control(control.batch, lanes, control.generation + 1, state.day, (0,) * lanes)
-            yield "another number of lanes", begun._replace(control=other, fenced=False)
+            number = change.stamped
+            marked = state.lanes[number]._replace(marker=beginning(other))
+            after = state._replace(change=change._replace(stamped=number + 1))
+            yield (
+                f"lane {number} gets a marker of the new generation",
+                _with_lane(after, number, _recorded(world, marked)),
+            )
+
+
+def _recorded(world: World, lane: Lane) -> Lane:
+    return lane._replace(record=lane.marker) if world.weeks else lane
 
 
 def _batch(world: World, state: State) -> Steps:
@@ -327,13 +228,11 @@ def _batch(world: World, state: State) -> Steps:
         if begun < world.attempts and not running.done[task]:
             others = tuple(a._replace(watched=False) if a.watched and a.lane == task else a for a in state.attempts)
             attempt = Attempt(
-                lane=task, batch=batch, layout=_layout(state), step="init", day=state.day, run=state.runs,
+                lane=task, batch=batch, layout=_layout(world, state), step="init", day=state.day, run=state.runs,
                 is_first=not begun,
             )  # fmt: skip
-            if not _given(world, attempt):
-                attempt = attempt._replace(step="glance")  # nothing to write: perhaps nobody need be fenced
-            elif not world.reads_after_init:
-                attempt = attempt._replace(step="look")
+            if not _given(world, attempt) or world.glances or not world.reads_after_init:
+                attempt = attempt._replace(step="glance")
             if state.cached and state.cached[task]:
                 attempt = attempt._replace(step="read", current=True)
             started = state._replace(running=running._replace(begun=put(running.begun, task, begun + 1)))
@@ -350,14 +249,15 @@ def _commit(world: World, state: State, running: Running) -> Steps:
         for number in range(len(running.done)):
             marker = state.lanes[number].marker
             there = marker is not None and (marker.batch, marker.generation) == (batch, control.generation)
-            rows = _rows(world, batch, number, _layout(state))
+            rows = _rows(world, batch, number, _layout(world, state))
             expected = world.has_marker and world.own_group and rows
             surprising = there and marker is not None and marker.rows and not rows
             if (expected and not there) or surprising:
                 yield f"commit finds {marker} of lane {number}", _down(state)
                 return
         control = advanced(control, batch, tuple(lane.marker for lane in state.lanes), state.day, state.runs)
-    yield "commit writes its record", state._replace(control=control, running=running._replace(checked=True))
+    checked = state._replace(control=control, running=running._replace(checked=True))
+    yield from _said(world, state, "commit writes its record", checked)
 
 
 # -- a task -------------------------------------------------------------------------------------------------------
@@ -366,11 +266,15 @@ def _commit(world: World, state: State, running: Running) -> Steps:
 def _task(world: World, state: State, attempt: Attempt, verdicts: Counter[str]) -> Steps:
     name = f"{'' if attempt.watched else 'zombie of '}batch {attempt.batch} lane {attempt.lane}"
     match attempt.step:
-        case "look":
-            seen = (_read(world, state, attempt.lane),)
-            yield f"{name} looks at {seen[0]}", _moved(state, attempt, attempt._replace(step="init", seen=seen))
         case "glance":
-            yield from _glanced(world, state, attempt, name, verdicts)
+            seen = (_glance(world, state, attempt.lane),)
+            if world.glances:
+                glancing = attempt._replace(step="glanced", seen=seen)
+                yield f"{name} glances at {seen[0]}", _moved(state, attempt, glancing)
+            else:
+                yield from _glanced(world, state, attempt, name, verdicts, seen=seen)
+        case "glanced":
+            yield from _glanced(world, state, attempt, name, verdicts, seen=attempt.seen)
         case "init":
             if state.lanes[attempt.lane].prepared:
                 return  # CONCURRENT_TRANSACTIONS: the client asks again
@@ -390,21 +294,31 @@ def _task(world: World, state: State, attempt: Attempt, verdicts: Counter[str]) 
 def _asked(world: World, state: State, attempt: Attempt, *, is_alone: bool) -> Asked:
     return Asked(
         attempt.batch, attempt.lane, _lanes_of(world, attempt.layout), _given(world, attempt), attempt.day, state.day,
-        attempt.run, attempt.is_first, is_alone,
+        attempt.run, attempt.is_first, is_alone, world.policy,
     )  # fmt: skip
 
 
-def _glanced(world: World, state: State, attempt: Attempt, name: str, verdicts: Counter[str]) -> Steps:
-    """A look without waiting for what is under way, for a lane without rows: at its end, or it goes on as any other."""
-    asked = _asked(world, state, attempt, is_alone=True)
-    verdict = (
-        world.judge(_read(world, state, attempt.lane), state.control, asked) if world.has_marker else Verdict.SKIPPED
-    )
+def _glance(world: World, state: State, number: int) -> Marker | None:
+    """Return what is committed, without waiting for what is under way."""
+    lane = state.lanes[number]
+    if not world.glance_is_patient and (lane.offsets is not None or lane.pending is not None):
+        return None
+    return _read(world, state, number)
+
+
+def _glanced(world: World, state: State, attempt: Attempt, name: str, verdicts: Counter[str], *, seen: Seen) -> Steps:
+    """What is refused at a glance ends there, and so does a lane without rows for which nobody can have had some."""
+    marker, rows = seen[0], _given(world, attempt)
+    asked = _asked(world, state, attempt, is_alone=not rows)
+    verdict = world.judge(marker, state.control, asked) if world.has_marker else Verdict.SKIPPED
     verdicts[verdict.name] += 1
+    goes_on = attempt._replace(step="init", seen=() if world.reads_after_init else seen)
     if verdict is Verdict.REFUSED:
-        yield f"{name} refuses at a glance", _refused(state, attempt)
+        yield f"{name} refuses {marker} at a glance", _refused(world, state, attempt)
+    elif rows:
+        yield f"{name} goes on", _moved(state, attempt, goes_on)
     elif world.has_marker and world.marks_empty and may_have_run(state.control, asked):
-        yield f"{name} has no rows, and others may have had some", _moved(state, attempt, attempt._replace(step="init"))
+        yield f"{name} has no rows, and others may have had some", _moved(state, attempt, goes_on)
     else:
         yield f"{name} has no rows", _succeeded(world, state, attempt)
 
@@ -426,7 +340,11 @@ def _judged(world: World, state: State, attempt: Attempt, name: str, verdicts: C
     match verdict:
         case Verdict.WRITE if attempt.current:
             generation = state.control.generation if state.control else 0
-            admitted = attempt._replace(step="write" if rows else "offsets", seen=(), generation=generation)
+            if not world.keeps_input and marker is not None and marker.batch == attempt.batch:
+                rows = ()
+            admitted = attempt._replace(
+                step="write" if rows else "offsets", seen=(), generation=generation, is_spent=not rows
+            )
             # A marker alone is a transaction too.
             opened = state if rows else _with_lane(state, attempt.lane, lane._replace(rows=(), ended=False))
             yield f"{name} finds {marker}, may write", _moved(opened, attempt, admitted)
@@ -435,7 +353,7 @@ def _judged(world: World, state: State, attempt: Attempt, name: str, verdicts: C
         case Verdict.COMMITTED | Verdict.SKIPPED:
             yield f"{name} finds its work done", _succeeded(world, state, attempt)
         case Verdict.REFUSED:
-            yield f"{name} refuses {marker}", _refused(state, attempt)
+            yield f"{name} refuses {marker}", _refused(world, state, attempt)
 
 
 def _writes(world: World, state: State, attempt: Attempt, name: str) -> Steps:
@@ -457,7 +375,8 @@ def _sends_marker(world: World, state: State, attempt: Attempt, name: str) -> St
         yield f"{name} finds its transaction ended", _gone(state, attempt)
         return
     lanes = _lanes_of(world, attempt.layout)
-    marker = Marker(attempt.batch, lanes, _given(world, attempt), attempt.generation, state.day)
+    rows = () if attempt.is_spent else _given(world, attempt)
+    marker = Marker(attempt.batch, lanes, rows, attempt.generation, state.day)
     ready = _moved(state, attempt, attempt._replace(step="end"))
     if not world.own_group:
         entry = Entry(attempt.lane, marker, "open")
@@ -495,8 +414,10 @@ def _succeeded(world: World, state: State, attempt: Attempt) -> State:
     return after._replace(running=running._replace(done=put(running.done, attempt.lane, True)))
 
 
-def _refused(state: State, attempt: Attempt) -> State:
+def _refused(world: World, state: State, attempt: Attempt) -> State:
     """A refusal that Spark hears ends the query; nobody hears the one of a task it gave up on."""
+    if attempt.watched and world.is_healthy:
+        raise BrokenError(f"refused without a reason: batch {attempt.batch} lane {attempt.lane}")
     after = _gone(state, attempt)
     return _down(after) if attempt.watched else after
 
@@ -504,7 +425,55 @@ def _refused(state: State, attempt: Attempt) -> State:
 # -- brokers ------------------------------------------------------------------------------------------------------
 
 
+def _operator(world: World, state: State) -> Steps:
+    """First the record of a new generation, then the fences: who was let in before loses its transaction."""
+    begins = state.taken < world.takeovers and not state.up
+    steps = state.taking or (TAKEOVER[world.fences_takeover] if begins else ())
+    if not steps or state.control is None:
+        return
+    after = state._replace(taking=steps[1:], taken=state.taken + (not state.taking))
+    if steps[0] == "fence":
+        if not any(lane.prepared for lane in state.lanes):
+            for number in range(len(state.lanes)):
+                after = _initialised(after, number)
+                after = _with_lane(after, number, after.lanes[number]._replace(held=True))
+            yield "the operator fences every lane", after
+        return
+    if steps[0] == "stamp":
+        yield from _stamped(world, state, after)
+        return
+    control = taken_over(state.control, tuple(lane.marker for lane in state.lanes), state.day)
+    taken = after._replace(control=control, taker=control, visible=(), base=state.committed)
+    yield "the operator takes the sink over", taken
+    yield "the operator takes the sink over, for a new checkpoint", taken._replace(log=0, committed=0, base=0)
+
+
+def _stamped(world: World, state: State, after: State) -> Steps:
+    """A marker in each lane, unless it has one of that generation; who has fenced the operator there is fenced too."""
+    control = state.taker
+    assert control is not None
+    missing = [
+        n for n, lane in enumerate(state.lanes) if not lane.marker or lane.marker.generation < control.generation
+    ]
+    if not missing:
+        yield "each lane has a marker of the new generation", after._replace(taker=None)
+        return
+    number = missing[0]
+    lane = state.lanes[number]
+    if lane.prepared or lane.pending:
+        return
+    if lane.held:
+        marked = _recorded(world, lane._replace(marker=beginning(control)))
+        yield f"lane {number} gets a marker of the new generation", _with_lane(state, number, marked)
+    else:
+        again = _initialised(state, number)
+        again = _with_lane(again, number, again.lanes[number]._replace(held=True))
+        yield f"the operator fences lane {number} again", again
+
+
 def _brokers(world: World, state: State) -> Steps:
+    if state.late is not None:
+        yield f"the late {state.late} arrives", state._replace(control=state.late, late=None)
     for number, lane in enumerate(state.lanes):
         if lane.prepared:
             yield f"lane {number} completes", _completed(world, state, number)
@@ -547,8 +516,8 @@ def _end_arrives(state: State, number: int) -> State:
 def _completed(world: World, state: State, number: int) -> State:
     lane = state.lanes[number]
     assert lane.rows is not None
-    visible = tuple(sorted((*state.visible, *lane.rows)))
-    _check_repeats(tuple(row for row in visible if not world.is_shuffled or row[0] < state.committed))
+    visible = tuple(sorted((*state.visible, *_counted(state, lane))))
+    _check_repeats(world, tuple(row for row in visible if not world.is_shuffled or row[0] < state.committed))
     if world.own_group and world.has_marker:
         _check_whole(lane)
     ledger = tuple(
@@ -576,30 +545,44 @@ def _read(world: World, state: State, number: int) -> Marker | None:
 # -- what must hold -----------------------------------------------------------------------------------------------
 
 
-def _check_repeats(visible: tuple[Row, ...]) -> None:
-    if len(set(visible)) != len(visible):
-        raise _BrokenError(f"duplicate: {visible}")
+def _check_repeats(world: World, visible: tuple[Row, ...]) -> None:
+    if world.policy is OnMismatch.REWRITE:
+        return
+    if len({(batch, k % OTHER) for batch, k in visible}) != len(visible):
+        raise BrokenError(f"duplicate: {visible}")
 
 
 def _check_whole(lane: Lane) -> None:
     if lane.offsets is None or lane.offsets.rows != lane.rows:
-        raise _BrokenError(f"torn: {lane.rows} committed, the marker says {lane.offsets}")
+        raise BrokenError(f"torn: {lane.rows} committed, the marker says {lane.offsets}")
 
 
 def _check_complete(world: World, state: State) -> None:
     """Whenever Spark commits a batch all rows of it and of those before are visible, or will be."""
-    coming = [row for lane in state.lanes if lane.prepared for row in lane.rows or ()]
-    expected = {(batch, k) for batch in range(state.committed + 1) for k in world.batches[batch]}
-    if missing := expected - {*state.visible, *coming}:
-        raise _BrokenError(f"lost: {sorted(missing)} where batch {state.committed} is committed")
-    _check_repeats((*state.visible, *coming))
+    coming = [row for lane in state.lanes if lane.prepared for row in _counted(state, lane)]
+    there = {*state.visible, *coming}
+    expected = {(batch, k) for batch in range(state.base, state.committed + 1) for k in world.batches[batch]}
+    if world.policy is OnMismatch.REWRITE:
+        other = OTHER * _layout(world, state) if world.varies else 0
+        expected = {(batch, k + other) for batch, k in expected if batch == state.committed}
+    else:
+        there = {(batch, k % OTHER) for batch, k in there}
+    if missing := expected - there:
+        raise BrokenError(f"lost: {sorted(missing)} where batch {state.committed} is committed")
+    _check_repeats(world, (*state.visible, *coming))
+
+
+def _counted(state: State, lane: Lane) -> tuple[Row, ...]:
+    """Return the rows of a transaction, but for what an operator is taking over."""
+    old = state.control is not None and lane.offsets is not None and lane.offsets.generation < state.control.generation
+    return () if state.taking and old else lane.rows or ()
 
 
 # -- small things -------------------------------------------------------------------------------------------------
 
 
-def _layout(state: State) -> int:
-    return int(state.runs > 1)
+def _layout(world: World, state: State) -> int:
+    return int(state.runs >= world.later_from)
 
 
 def _lanes_of(world: World, layout: int) -> int:
@@ -607,11 +590,11 @@ def _lanes_of(world: World, layout: int) -> int:
 
 
 def _lanes(world: World, state: State) -> int:
-    return _lanes_of(world, _layout(state))
+    return _lanes_of(world, _layout(world, state))
 
 
 def _tasks(world: World, state: State) -> int:
-    return world.tasks_later if world.tasks_later and _layout(state) else _lanes(world, state)
+    return world.tasks_later if world.tasks_later and _layout(world, state) else _lanes(world, state)
 
 
 def _rows(world: World, batch: int, task: int, layout: int) -> tuple[Row, ...]:
@@ -619,7 +602,8 @@ def _rows(world: World, batch: int, task: int, layout: int) -> tuple[Row, ...]:
     lanes = _lanes_of(world, layout)
     tasks = world.tasks_later if world.tasks_later and layout else lanes
     shift = layout if world.is_shuffled else 0
-    return tuple((batch, k) for k in world.batches[batch] if (k + shift) % lanes % tasks == task)
+    other = OTHER * layout if world.varies else 0
+    return tuple((batch, k + other) for k in world.batches[batch] if (k + shift) % lanes % tasks == task)
 
 
 def _given(world: World, attempt: Attempt) -> tuple[Row, ...]:
@@ -643,4 +627,4 @@ def _gone(state: State, attempt: Attempt) -> State:
 
 
 def _with_attempts(state: State, attempts: tuple[Attempt, ...]) -> State:
-    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:11], repr(a.seen)))))
+    return state._replace(attempts=tuple(sorted(attempts, key=lambda a: (a[:12], repr(a.seen)))))

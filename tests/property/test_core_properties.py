@@ -1,5 +1,7 @@
 """Whatever the answers, the core keeps its promises."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,17 @@ def topics(draw: st.DrawFn) -> TopicMetadata:
         topic_id=draw(IDS),
         partitions=tuple(PartitionMetadata(partition=i, leader_id=draw(leaders)) for i in sorted(indexes)),
     )
+
+
+def as_saved(snapshot: Snapshot) -> Snapshot:
+    """What a file gives back: all of it, but that every partition counts as listed until the next answer."""
+
+    def listed(topic: TopicMetadata) -> TopicMetadata:
+        return replace(topic, partitions=tuple(replace(p, is_listed=True) for p in topic.partitions))
+
+    topics = {name: listed(topic) for name, topic in snapshot.topics.items()}
+    gone = {name: replace(tombstone, topic=listed(tombstone.topic)) for name, tombstone in snapshot.tombstones.items()}
+    return replace(snapshot, topics=topics, tombstones=gone)
 
 
 PROBES = st.one_of(
@@ -127,7 +140,8 @@ def test_given_any_answers_in_any_order_when_decided_then_nothing_good_is_lost(
         assert state.configured == tuple(address(n) for n in configured)
         assert set(state.configured) <= state.addresses.keys(), "a configured address was forgotten"
         if state.snapshot is not None:
-            assert decode(encode(Saved(snapshot=state.snapshot))).snapshot == state.snapshot
+            saved = Saved(snapshot=state.snapshot)
+            assert decode(encode(saved)).snapshot == as_saved(state.snapshot)
 
 
 @given(TURNS)

@@ -8,13 +8,10 @@ from discovery.core.decide import Decision
 from discovery.core.diff import EventKind
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, LoopState, Snapshot, TopicName, TopicPartition
-from discovery.core.policy import Policy
 from discovery.core.state import initial_state
-from discovery.loop.cycle import Cycle
 from discovery.store.codec import Saved, decode, encode
-from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
-from tests.support.fakes.gateway import FakeGatewayFactory, FakeVetter
+from tests.support.fakes.cycle import turned
 
 TOPIC = TopicName("t")
 BROKERS = st.integers(1, 5)
@@ -56,16 +53,7 @@ class DiscoveryMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         state = initial_state(self.configured, interest=Interest(topics=(TOPIC,)), snapshot=self.disk.load(), salt=11)
-        self.cycle = Cycle(
-            state=state,
-            policy=Policy(),
-            factory=FakeGatewayFactory(self.network),
-            vetter=FakeVetter(self.network),
-            calls=InlineCalls(),
-            clock=self.network.clock,
-            persistence=self.disk,
-            show=self.show,
-        )
+        self.cycle, _ = turned(self.network, state, persistence=self.disk, show=self.show)
 
     def show(self, decision: Decision) -> None:
         """Check every decision against the one before: promises hold at each step, not only at the end."""

@@ -23,7 +23,7 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.marker import CLOSED, Control, Marker
+from discovery.spark.sink.marker import CLOSED, Control, Marker, beginning, renewed
 
 NOW = 1_700_000_000
 ATTEMPT = Attempt(query_id="q", batch_id=8, lane=1, lanes=2, attempt="a", wall_seconds=NOW)
@@ -254,3 +254,14 @@ def test_given_other_records_when_the_policy_is_fail_then_both_counts_are_named(
 @pytest.mark.parametrize("policy", [OnMismatch.KEEP_COMMITTED, OnMismatch.REWRITE])
 def test_given_other_records_when_a_policy_was_chosen_then_it_holds(policy: OnMismatch) -> None:
     assert settle(MARKER, rows=1, fingerprint="bb", policy=policy, sink_id="s", lane=0) is policy
+
+
+def test_given_a_generation_that_began_after_a_batch_when_judged_then_that_one_is_skipped_and_the_next_written() -> (
+    None
+):
+    opened = replace(CONTROL, generation=2, lane_walls=())
+    start = beginning(opened)
+    assert judge(start, opened, replace(ATTEMPT, batch_id=7)) == Skip(generation=2)
+    assert judge(start, opened, ATTEMPT) == Write(generation=2)
+    assert refusal(judge(start, CONTROL, ATTEMPT)) is Refusal.LEDGER_LOST, "the old record is of an earlier driver"
+    assert renewed(replace(opened, batch_id=-1), {0: start}, wall=NOW).batch_id == 7

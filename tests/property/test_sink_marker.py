@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from discovery.core.errors import StateError
 from discovery.spark.sink.marker import (
+    CLOSED,
     MAX_BYTES,
     MAX_LANES,
     Control,
@@ -159,6 +160,11 @@ def test_given_a_control_record_when_renewed_then_it_says_when_and_which_lanes_h
     found = {0: replace(MARKER, batch_id=8), 1: replace(MARKER, generation=0)}
     after = renewed(CONTROL, found, wall=100)
     assert after == replace(CONTROL, wall_seconds=100, lane_walls=(100, 0), is_recorded=True)
+
+
+def test_given_a_closed_control_record_when_renewed_then_it_stays_closed() -> None:
+    after = renewed(replace(CONTROL, lanes=CLOSED + 2), {0: replace(MARKER, generation=2), 1: MARKER}, wall=100)
+    assert (after.is_closed, after.known_lanes, after.lane_walls) == (True, 2, (5, 100))
 
 
 def test_given_no_control_record_when_renewed_then_the_last_markers_say_all_of_it() -> None:

@@ -18,6 +18,7 @@ from discovery.spark.sink.options import parse_options
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.writer import LaneReport, LaneWriter, confirm
+from tests.support.helpers import partitions_of
 
 _ATTEMPTS = itertools.count()
 READ_SECONDS = 60.0
@@ -37,7 +38,8 @@ class Sink:
     query_id: str = "query-1"
     run: str = ""
 
-    def plan(self) -> SinkPlan:
+    @property
+    def options(self) -> dict[str, str]:
         options = {
             "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
             "sinkId": self.sink_id,
@@ -47,7 +49,10 @@ class Sink:
             "transactionTimeout": "30s",
             **self.more,
         }
-        return prepare(parse_options({name: value for name, value in options.items() if value}))
+        return {name: value for name, value in options.items() if value}
+
+    def plan(self) -> SinkPlan:
+        return prepare(parse_options(self.options))
 
     def attempt(self, batch_id: int, lane: int = 0) -> Attempt:
         return Attempt(
@@ -108,7 +113,7 @@ def committed_records(
     }
     # High watermarks, which a committed reader does not get: a commit has returned before its markers are in the log.
     asking = Consumer({**options, "isolation.level": "read_uncommitted"})
-    partitions = asking.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = partitions_of(asking, topic)
     ends = {p: _end(asking, TopicPartition(topic, p), deadline_seconds) for p in partitions}
     asking.close()
     consumer = Consumer({**options, "isolation.level": isolation})

@@ -13,9 +13,9 @@ from discovery.core.model import BrokerAddress, ClusterId, TopicName
 from discovery.core.plural import counted
 from discovery.feed.base import FeedView, Interest, verdicts
 from discovery.kafka.topics import TopicAdmin, TopicShape
-from discovery.spark.sink.lanes import RETENTION_SECONDS, Refusal
-from discovery.spark.sink.ledger import SinkLedger, fence_lanes, recording, until
-from discovery.spark.sink.marker import CLOSED, MAX_LANES, Control
+from discovery.spark.sink.lanes import RETENTION_SECONDS, Refusal, believed_seconds
+from discovery.spark.sink.ledger import SinkLedger, commit_marker, fence_lanes, recording, until
+from discovery.spark.sink.marker import CLOSED, MAX_LANES, Control, beginning
 from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.renewal import current_control
@@ -165,10 +165,7 @@ def _begin_control(plan: SinkPlan) -> None:
     if control is None:
         markers = ledger.markers(range(options.lanes), timeout_seconds=_ANSWER_SECONDS)
         if markers:
-            raise SinkRefusedError(
-                f"sinkId {options.sink_id!r}: {Refusal.LEDGER_LOST.value}: there are markers and no control record; "
-                "find out what of the last batch is in the topic, then run `kafka-discovery sink takeover`"
-            )
+            raise _lost(plan, "there are markers and no control record")
         ledger.write_control(_first(options), timeout_seconds=_ANSWER_SECONDS)
     elif control.lanes != options.lanes:
         _change_lanes(plan, ledger, control)
@@ -182,6 +179,7 @@ def _first(options: SinkOptions) -> Control:
         generation=1,
         wall_seconds=int(time.time()),
         is_recorded=options.is_recorded,
+        target=None if options.source_topic is None else options.topic,
     )
 
 
@@ -189,22 +187,43 @@ def _change_lanes(plan: SinkPlan, ledger: SinkLedger, control: Control) -> None:
     """Begin a generation with another number of lanes, where the last batch is complete in all of them.
 
     A worker of the last run may still be at it, in a lane that this run does not have. So: close the record, so that
-    no attempt is let in any more; fence every lane, so that none that was let in can commit; look; open it again. A
-    driver that dies in between leaves it closed, and the next start does the same from the beginning.
+    no attempt is let in any more; fence every lane, so that none that was let in can commit; look; leave a marker of
+    the new generation in each lane, for whoever a late word of an earlier driver lets in; open it again. A driver that
+    dies in between leaves it closed, and the next start does the same from the beginning.
     """
     known, wanted = control.known_lanes, plan.options.lanes
+    _refuse_forgotten(plan, control)
     ledger.write_control(replace(control, lanes=CLOSED + known), timeout_seconds=_ANSWER_SECONDS)
-    fence_lanes(plan, known)
+    fences = fence_lanes(plan, known)
     markers = ledger.markers(range(known), timeout_seconds=_ANSWER_SECONDS)
-    begun = [m.batch_id for m in markers.values() if m.generation >= control.generation]
-    ahead = [batch_id for batch_id in begun if batch_id > control.batch_id]
+    current = [marker for marker in markers.values() if marker.generation >= control.generation]
+    last = max((marker.generation for marker in current), default=control.generation)
+    if any(marker.generation > control.generation and marker.batch_id != control.batch_id for marker in current):
+        raise _lost(plan, f"a marker is of generation {last}, the control record of {control.generation}")
+    begun = max((marker.batch_id for marker in current), default=-1)
     opened = replace(control, lanes=known)
-    if wanted != known and not ahead:
-        now = int(time.time())
-        opened = replace(control, lanes=wanted, generation=control.generation + 1, wall_seconds=now, lane_walls=())
+    if begun <= control.batch_id and (wanted != known or last > control.generation):
+        opened = replace(opened, lanes=wanted, generation=last + 1, wall_seconds=int(time.time()), lane_walls=())
+        if plan.options.source_topic is None:
+            for lane, fence in enumerate(fences):
+                commit_marker(ledger, fence, lane, beginning(opened))  # fails where another start has fenced us since
     ledger.write_control(opened, timeout_seconds=_ANSWER_SECONDS)
-    if wanted != known and ahead:
+    if opened.lanes != wanted:
         raise SinkRefusedError(
-            f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {max(ahead)} was begun with "
+            f"sinkId {plan.options.sink_id!r}: {Refusal.LANE_COUNT_CHANGED.value}: batch {begun} was begun with "
             f"{counted(known, 'lane')} and is not complete; start once with lanes={known}, then change it"
         )
+
+
+def _refuse_forgotten(plan: SinkPlan, control: Control) -> None:
+    """What no record tells, and offsets perhaps no longer."""
+    if control.is_recorded or time.time() - control.wall_seconds < believed_seconds(plan.retention_seconds):
+        return
+    raise _lost(plan, "the control record is as old as brokers keep markers")
+
+
+def _lost(plan: SinkPlan, why: str) -> SinkRefusedError:
+    return SinkRefusedError(
+        f"sinkId {plan.options.sink_id!r}: {Refusal.LEDGER_LOST.value}: {why}; find out what of the last batch is in "
+        "the topic, then run `kafka-discovery sink takeover`"
+    )

@@ -9,7 +9,8 @@ A folder named by `KAFKA_DISCOVERY_SINK_HOOKS` arms them: a file `<point>` (any 
 A file works once: whoever comes first claims it by renaming, so that the retry of a killed task passes.
 
 Where hooks are armed every record also carries a header that says which attempt wrote it, and every task leaves a line
-in the file `said.jsonl` of that folder: what a checker needs to tell attempts apart.
+in the file `said.jsonl` of that folder: what a checker needs to tell attempts apart. A file `plain` there leaves that
+header out, so that records are produced as in production, whole batches at once.
 """
 
 import itertools
@@ -26,6 +27,7 @@ POINTS = (*STEPS, "step5.middle", "step6.sent", "commit.before", "commit.checked
 """Steps as numbered in `writer.py`; `step6.sent` is between the marker and the end of the transaction."""
 AUDIT_HEADER = "kafka-discovery-audit"
 SAID = "said.jsonl"
+PLAIN = "plain"
 _PAUSE_SECONDS = 0.02
 Headers = list[tuple[str, bytes | None]]
 Auditor = Callable[[Headers | None], Headers]
@@ -79,11 +81,12 @@ def _act(action: str, taken: Path) -> None:
 
 
 def auditor(*, query_id: str, batch_id: int, lane: int, attempt: str) -> Auditor | None:
-    """Return what adds the audit header to each record's headers in turn; None where nothing is armed.
+    """Return what adds the audit header to each record's headers in turn; None where nothing is armed, or `plain` is.
 
-    Runs: workers, once per task; no I/O.
+    Runs: workers, once per task; a look at the file system where hooks are armed, else nothing.
     """
-    if VARIABLE not in os.environ:
+    folder = os.environ.get(VARIABLE)
+    if folder is None or Path(folder, PLAIN).exists():
         return None
     numbers = itertools.count()
 

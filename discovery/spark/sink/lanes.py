@@ -112,25 +112,38 @@ def judge(
     known = marker if marker is not None and marker.generation >= control.generation else None
     if known is not None and known.generation > control.generation:
         return _lost(f"the marker is of generation {known.generation}, the control record of {control.generation}")
-    kept_seconds = retention_seconds - min(_MARGIN_SECONDS, retention_seconds // 2)
+    kept_seconds = believed_seconds(retention_seconds)
     refused = (
-        _asleep(attempt, now_seconds, kept_seconds)
+        asleep(attempt.wall_seconds, now_seconds, retention_seconds)
         or _foreign(known, control, attempt)
         or _ahead(known, control, attempt)
     )
     if refused is not None:
         return refused
-    if known is not None and known.batch_id == attempt.batch_id:
+    is_there = known is not None and known.batch_id == attempt.batch_id
+    if known is not None and is_there and not known.is_boundary:
         return _other_target(known.target, attempt) or Compare(marker=known)
-    if control.batch_id == attempt.batch_id:
+    if is_there or control.batch_id == attempt.batch_id:
         return _other_target(control.target, attempt) or Skip(generation=control.generation)
     return (
         Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
     )
 
 
-def _asleep(attempt: Attempt, now_seconds: int | None, kept_seconds: int) -> Refuse | None:
-    if now_seconds is None or now_seconds - attempt.wall_seconds < kept_seconds:
+def believed_seconds(retention_seconds: int) -> int:
+    """Return for how long a marker that is not there was never there.
+
+    Runs: anywhere (pure).
+    """
+    return retention_seconds - min(_MARGIN_SECONDS, retention_seconds // 2)
+
+
+def asleep(begun_seconds: int, now_seconds: int | None, retention_seconds: int) -> Refuse | None:
+    """Refuse an attempt that began when markers may have been there that have expired since.
+
+    Runs: anywhere (pure).
+    """
+    if now_seconds is None or now_seconds - begun_seconds < believed_seconds(retention_seconds):
         return None
     return Refuse(
         refusal=Refusal.STALE_BATCH,

@@ -1,12 +1,15 @@
 """Markers and control record of one sink, read from and written to Kafka."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 
+from discovery.core.errors import TransactionTimeoutError
 from discovery.kafka.kept import last_values
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
-from discovery.spark.sink.marker import Control, Marker
-from discovery.spark.sink.options import control_group, marker_group
+from discovery.spark.sink.marker import Control, Marker, beginning
+from discovery.spark.sink.options import SinkOptions, control_group, marker_group
 from discovery.spark.sink.plan import SinkPlan
 
 _ANSWER_SECONDS = 30.0
@@ -241,6 +244,63 @@ def fence_lanes(plan: SinkPlan, lanes: int) -> list[Transaction]:
     return fences
 
 
+def commit_marker(
+    ledger: SinkLedger,
+    fence: Transaction,
+    lane: int,
+    marker: Marker,
+    words: Mapping[str, str | None] = MappingProxyType({}),
+) -> None:
+    """Leave a marker by a transaction of its own: whoever has begun in that lane since the fence has fenced it.
+
+    Args:
+        ledger: The sink's.
+        fence: What fenced the lane; used once.
+        lane: Its number.
+        marker: What it says.
+        words: Records that are committed with it, by key; None ends what is there.
+
+    Raises:
+        TransactionError: somebody has, or no answer in time.
+
+    Runs: driver; blocks for about 10 ms, 30 s at most.
+    """
+    deadline = until(_ANSWER_SECONDS)
+    fence.begin()
+    ledger.attach(fence, lane, marker, deadline)
+    for key, text in words.items():
+        ledger.record(fence, _CONTROL_PARTITION, key, text, deadline)
+    fence.commit(deadline)
+
+
+def half_key(sink_id: str) -> str:
+    """Return the key of the record that a lane's marker may not be a record yet.
+
+    Runs: anywhere (pure).
+    """
+    return f"{sink_id}/half"
+
+
+def begin_lane(ledger: SinkLedger, fence: Transaction, lane: int, control: Control, *ended: str) -> None:
+    """Leave in a fenced lane the marker of a generation that begins, unless it has one of that generation.
+
+    Args:
+        ledger: The sink's.
+        fence: What fenced the lane; used once.
+        lane: Its number.
+        control: Of the generation that begins.
+        ended: Keys of records that end with the generation before.
+
+    Raises:
+        TransactionError: somebody has begun in the lane since it was fenced, or no answer in time.
+
+    Runs: driver and operators' commands; blocks for about 10 ms.
+    """
+    marker = ledger.markers([lane], timeout_seconds=_ANSWER_SECONDS).get(lane)
+    if marker is None or marker.generation < control.generation:
+        commit_marker(ledger, fence, lane, beginning(control), dict.fromkeys(ended))
+
+
 def batch_bytes(plan: SinkPlan) -> int:
     """Return what the client gathers before it sends: it has to fit into the smallest limit of the plan's topics.
 
@@ -257,3 +317,18 @@ def until(seconds: float) -> float:
     Runs: anywhere.
     """
     return time.monotonic() + seconds
+
+
+@contextmanager
+def naming_limit(options: SinkOptions) -> Iterator[None]:
+    """Name the option that a task's deadlines are made of in the error of one that has passed.
+
+    Runs: a worker, around a task.
+    """
+    try:
+        yield
+    except TransactionTimeoutError as error:
+        raise TransactionTimeoutError(
+            f"{error}; transactionTimeout is {options.transaction_timeout_seconds:g} s: raise it, or find out why the "
+            "brokers are slow"
+        ) from error

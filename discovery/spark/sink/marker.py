@@ -44,6 +44,11 @@ class Marker:
     """The one topic of the write; empty: each record named its own; None: an earlier program wrote this."""
 
     @property
+    def is_boundary(self) -> bool:
+        """No attempt wrote it: its generation begins, in this lane, after this batch, which is complete."""
+        return not self.attempt
+
+    @property
     def offset(self) -> int:
         """The committed offset: grows with the batch, so that a lag monitor shows progress."""
         return self.batch_id + 1
@@ -102,7 +107,7 @@ class Control:
     kept: int = 0
     """How often a replay of this generation had other records than a lane had committed, which were kept."""
     target: str | None = None
-    """As in the markers of the last batch."""
+    """As in the markers of the last batch; of a pipeline by offsets: of all of them."""
     is_recorded: bool = False
     """The last marker of each lane is a record of the marker topic too, or older than the last complete batch."""
 
@@ -178,6 +183,38 @@ def advanced(
     )
 
 
+def beginning(control: Control) -> Marker:
+    """Return the marker that each lane of before gets when the generation of this control record begins.
+
+    A late word of an earlier driver may bring the old control record back, but not the old markers: whoever it lets in
+    finds a marker of a later generation.
+
+    Runs: anywhere (pure).
+    """
+    return Marker(
+        query_id=control.query_id, batch_id=control.batch_id, lanes=control.lanes, rows=0, fingerprint="", attempt="",
+        wall_seconds=control.wall_seconds, generation=control.generation,
+    )  # fmt: skip
+
+
+def taken_over(control: Control, generations: Iterable[int], *, query_id: str, wall: int) -> Control:
+    """Return the control record of a generation later than all of these and its own, in which nothing is written yet.
+
+    Runs: anywhere (pure).
+    """
+    return replace(
+        control,
+        lanes=control.known_lanes,
+        query_id=query_id,
+        batch_id=-1,
+        generation=max([control.generation, *generations]) + 1,
+        wall_seconds=wall,
+        lane_walls=(),
+        is_recorded=True,
+        target=None,
+    )
+
+
 def newest(*found: Mapping[int, Marker]) -> dict[int, Marker]:
     """Return the last marker of each lane.
 
@@ -195,7 +232,8 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
     """Return the control record once every lane's last marker has been committed again, at `wall`.
 
     Args:
-        control: As it was; generation 0: nobody knows any more, and the markers say it.
+        control: As it was, and closed if it was: a marker of a later generation has to be seen before it is opened.
+            Generation 0: nobody knows any more, and the markers say it.
         markers: The last one of each lane, read after all were fenced. One that is not there was never there, or is
             older than the last complete batch; none at all: the sink is new.
         wall: Epoch seconds.
@@ -207,12 +245,12 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
     some = next(iter(current.values()), None)
     lanes = some.lanes if some is not None and not control.generation else control.known_lanes
     # Spark begins a batch when the one before it is complete.
-    complete = max((marker.batch_id - 1 for marker in current.values()), default=-1)
+    complete = max((marker.batch_id - (not marker.is_boundary) for marker in current.values()), default=-1)
     return replace(
         control,
         query_id=control.query_id or (some.query_id if some is not None else ""),
         batch_id=max(control.batch_id, complete),
-        lanes=lanes,
+        lanes=lanes + CLOSED * control.is_closed,
         generation=generation,
         wall_seconds=wall,
         lane_walls=tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes)),

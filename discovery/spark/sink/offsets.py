@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from discovery.core.errors import StateError
 
@@ -19,6 +19,8 @@ class SourceOffset:
     """Of the source; empty: not known."""
     is_complete: bool
     """The sink has recorded all its offsets from its beginning on, so one that is not recorded was never there."""
+    target: str | None = None
+    """The topic it was copied to; None: an earlier program wrote it, which did not say."""
 
     def note(self) -> str:
         """Return the metadata of the committed offset."""
@@ -27,7 +29,7 @@ class SourceOffset:
     def encode(self) -> str:
         """Return the text of the record."""
         fields = {"v": _VERSION, "t": self.topic_id, "o": self.offset, "d": int(self.is_complete)}
-        return json.dumps(fields, separators=(",", ":"))
+        return json.dumps(fields if self.target is None else {**fields, "to": self.target}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str, *, where: str) -> Self:
@@ -39,12 +41,37 @@ class SourceOffset:
         Runs: anywhere (pure).
         """
         try:
-            raw = json.loads(text)
-            if raw["v"] == _VERSION:
-                return cls(offset=int(raw["o"]), topic_id=str(raw["t"]), is_complete=bool(raw["d"]))
+            raw = _loaded(text, where=where)
+            return cls(offset=int(raw["o"]), topic_id=str(raw["t"]), is_complete=bool(raw["d"]), target=raw.get("to"))
         except (ValueError, KeyError, TypeError):
-            pass
-        raise StateError(f"{where}: {text[:80]!r} is not what this sink writes; is its marker topic used otherwise?")
+            raise _foreign(text, where) from None
+
+
+def topic_of(note: str, *, where: str) -> str:
+    """Return the topic id in the metadata of a committed offset; empty: it was not known.
+
+    Raises:
+        StateError: see `SourceOffset.decode`.
+
+    Runs: anywhere (pure).
+    """
+    try:
+        return str(_loaded(note, where=where)["t"])
+    except (ValueError, KeyError, TypeError):
+        raise _foreign(note, where) from None
+
+
+def _loaded(text: str, *, where: str) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(text)
+    if raw["v"] != _VERSION:
+        raise StateError(f"{where}: version {raw['v']!r}, this program knows {_VERSION}; use the one that wrote it")
+    return raw
+
+
+def _foreign(text: str, where: str) -> StateError:
+    return StateError(
+        f"{where}: {text[:80]!r} is not what this sink writes; is its group or marker topic used otherwise?"
+    )
 
 
 def record_key(sink_id: str, source: str, partition: int) -> str:

@@ -1,12 +1,13 @@
 """What an operator may ask of a sink, and do to it, from outside of its query."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from discovery.core.errors import StateError, TransactionError
+from discovery.core.errors import StateError, TransactionError, TransactionRefusedError
 from discovery.kafka.topics import TopicAdmin
-from discovery.spark.sink.ledger import SinkLedger, fence_lanes, recording, until
-from discovery.spark.sink.marker import Control, Marker
+from discovery.kafka.transactions import Transaction
+from discovery.spark.sink.ledger import SinkLedger, begin_lane, fence_lanes, half_key, recording, transaction_of, until
+from discovery.spark.sink.marker import Control, Marker, taken_over
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -107,16 +108,17 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
     """Give the sink to another query, or to the same one with another checkpoint: what was written no longer counts.
 
     First the record, then the fences: an attempt that was let in before loses its transaction, one that comes later
-    reads the new record.
+    reads the new record. Last a marker in each lane: nothing late, and no retention, brings the old generation back.
 
     Returns:
         The control record of the new generation.
 
     Raises:
         StateError: there is no such sink.
-        TransactionError: it is not known whether it was done; do it again.
+        TransactionError: it is not known whether it was done; do it again, before a query starts: what that one has
+            written meanwhile would no longer count either.
 
-    Runs: an operator's command; blocks <= 4 x timeout_seconds and 0.6 s per lane.
+    Runs: an operator's command; blocks <= 5 x timeout_seconds and 0.6 s per lane.
     """
     before = look(plan, timeout_seconds=timeout_seconds)
     generations = [s.marker.generation for s in before.lanes if s.marker]
@@ -124,20 +126,35 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
     control = before.control or Control(
         query_id="", batch_id=-1, lanes=lanes, generation=max(generations, default=0), wall_seconds=0
     )
-    after = replace(
-        control,
-        lanes=control.known_lanes,
-        query_id=query_id,
-        batch_id=-1,
-        generation=max([control.generation, *generations]) + 1,
-        wall_seconds=int(time.time()),
-        lane_walls=(),
-        is_recorded=True,
-    )
-    SinkLedger(plan).write_control(after, timeout_seconds=timeout_seconds)
-    fence_lanes(plan, after.lanes)
+    after = taken_over(control, generations, query_id=query_id, wall=int(time.time()))
+    ledger = SinkLedger(plan)
+    ledger.write_control(after, timeout_seconds=timeout_seconds)
+    fences = fence_lanes(plan, after.lanes)
+    deadline = until(timeout_seconds)
+    for lane, fence in enumerate(fences):
+        _begin(plan, ledger, fence, lane, after, deadline=deadline)
     forget(plan.options)
     return after
+
+
+def _begin(
+    plan: SinkPlan, ledger: SinkLedger, fence: Transaction, lane: int, control: Control, *, deadline: float
+) -> None:
+    """Whoever has fenced us was let in by the new record: its marker will do, or the next fence ends its attempt."""
+    while True:
+        try:
+            return begin_lane(ledger, fence, lane, control, half_key(plan.options.sink_id))
+        except TransactionRefusedError:
+            raise
+        except TransactionError as error:
+            late = TransactionError(f"{error}; do the takeover again, and start no query before it has ended")
+            if time.monotonic() >= deadline:
+                raise late from error
+            fence = transaction_of(plan, lane)
+            try:
+                fence.fence(deadline)
+            except TransactionError:
+                raise late from error
 
 
 def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:

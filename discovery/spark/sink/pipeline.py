@@ -9,18 +9,19 @@ offset it carries, and a partition is never split over lanes.
 Offsets mean nothing across topics of one name: each marker says the id of its topic, and another id refuses.
 """
 
-import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from discovery.core.errors import ConfigError, SinkRefusedError
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink import hooks
 from discovery.spark.sink.columns import records
-from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.lanes import Refusal, asleep, refused
+from discovery.spark.sink.ledger import SinkLedger, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control
-from discovery.spark.sink.offsets import SourceOffset, record_key
+from discovery.spark.sink.offsets import SourceOffset, record_key, topic_of
 from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import Targets
@@ -34,7 +35,9 @@ SOURCE_PARTITION, SOURCE_OFFSET, KEEP = "__partition", "__offset", "__keep"
 class OffsetLane:
     """Writes one lane's part of one batch. Used once."""
 
-    def __init__(self, plan: SinkPlan, source: TopicName, topic_id: str, lane: int) -> None:
+    def __init__(
+        self, plan: SinkPlan, source: TopicName, topic_id: str, lane: int, *, begun_seconds: int | None = None
+    ) -> None:
         """Keep what to work with; no I/O.
 
         Args:
@@ -42,7 +45,9 @@ class OffsetLane:
             source: The topic that is read.
             topic_id: Its id at this moment; empty: not known, and nothing is compared.
             lane: The number of this task.
+            begun_seconds: When it began, epoch seconds; now, where left out.
         """
+        self._begun_seconds = int(time.time()) if begun_seconds is None else begun_seconds
         self._plan = plan
         self._source = source
         self._topic_id = topic_id
@@ -69,6 +74,10 @@ class OffsetLane:
 
         Runs: a worker; blocks for the batch and <= 3 x `transactionTimeout`.
         """
+        with naming_limit(self._plan.options):
+            return self._write(batches)
+
+    def _write(self, batches: Iterator["pa.RecordBatch"]) -> int:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return 0
@@ -95,7 +104,12 @@ class OffsetLane:
         """As offsets, where Spark's start finds them, and as records, which never expire."""
         sink_id = self._plan.options.sink_id
         for partition, offset in self._reached.items():
-            one = SourceOffset(offset=offset, topic_id=self._topic_id, is_complete=self._is_recorded)
+            one = SourceOffset(
+                offset=offset,
+                topic_id=self._topic_id,
+                is_complete=self._is_recorded,
+                target=self._plan.options.topic,
+            )
             self._ledger.record(
                 transaction, self._lane, record_key(sink_id, self._source, partition), one.encode(), deadline
             )
@@ -109,6 +123,7 @@ class OffsetLane:
                 f"sinkId {self._plan.options.sink_id!r}: another run with another number of lanes has begun, or the "
                 "control record is gone; start the query again"
             )
+        refuse_other_target(self._plan.options, control.target)
         return control
 
     def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
@@ -150,12 +165,9 @@ class OffsetLane:
             return self._from_the_beginning(partition)
         where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
         try:
-            topic_id = str(json.loads(note.text)["t"])
-        except (ValueError, KeyError, TypeError):
-            raise SinkRefusedError(
-                f"{where}: offset {note.offset} was not committed by this sink; is group "
-                f"{self._plan.options.group} used otherwise?"
-            ) from None
+            topic_id = topic_of(note.text, where=f"{where}: offset {note.offset} in group {self._plan.options.group}")
+        except StateError as error:
+            raise SinkRefusedError(str(error)) from None
         if self._topic_id and topic_id and topic_id != self._topic_id:
             raise SinkRefusedError(
                 f"{where}: the topic was recreated (id {topic_id}, now {self._topic_id}), and its offsets mean other "
@@ -166,9 +178,31 @@ class OffsetLane:
     def _from_the_beginning(self, partition: int) -> int:
         """Of a partition without an offset nothing is in the target: unless it expired, which records would tell."""
         options = self._plan.options
+        if refuse := asleep(self._begun_seconds, int(time.time()), self._plan.retention_seconds):
+            raise refused(refuse, options.sink_id, self._lane)
         if self._is_recorded or (options.foreach_batch is not None and options.foreach_batch[0] > 0):
             return 0
         raise copied_perhaps(options, self._source, partition)
+
+
+def refuse_other_target(options: SinkOptions, target: str | None) -> None:
+    """Refuse a second pipeline under one `sinkId`: what the first has copied would count as copied by it too.
+
+    Args:
+        options: Of the one that starts or writes.
+        target: The topic that the sink was begun with; None: not known, or taken over since.
+
+    Raises:
+        SinkRefusedError: it is another one.
+
+    Runs: anywhere (pure).
+    """
+    if target not in {None, options.topic}:
+        raise SinkRefusedError(
+            f"sinkId {options.sink_id!r}: {Refusal.SINK_ID_IN_USE.value}: it copies to topic {target}, this is for "
+            f"{options.topic}, which would miss what that one has; give each copy a sinkId (--sink-id) of its own, or "
+            f"run `kafka-discovery sink takeover` if it shall go on in {options.topic}"
+        )
 
 
 def copied_perhaps(options: SinkOptions, source: TopicName, partition: int) -> SinkRefusedError:

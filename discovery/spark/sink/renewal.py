@@ -6,16 +6,18 @@ control record is gone or growing old, while no attempt is let in: close it, fen
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from discovery.core.errors import SinkRefusedError
 from discovery.core.model import TopicName
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
-from discovery.spark.sink.ledger import SinkLedger, fence_lanes, until
+from discovery.spark.sink.lanes import Refusal
+from discovery.spark.sink.ledger import SinkLedger, commit_marker, fence_lanes, half_key, until
 from discovery.spark.sink.marker import CLOSED, Control, Marker, newest, renewed
 from discovery.spark.sink.offsets import SourceOffset, offset_key
-from discovery.spark.sink.pipeline import copied_perhaps
+from discovery.spark.sink.pipeline import copied_perhaps, refuse_other_target
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -41,7 +43,10 @@ def current_control(plan: SinkPlan, ledger: SinkLedger) -> Control | None:
         return control
     is_young = control is not None and time.time() - control.wall_seconds < plan.retention_seconds // 2
     if plan.options.source_topic is not None:
-        return control if is_young else _of_offsets(plan, ledger, control, plan.options.source_topic)
+        if control is not None:
+            refuse_other_target(plan.options, control.target)
+        is_known = is_young and control is not None and control.target is not None
+        return control if is_known else _of_offsets(plan, ledger, control, plan.options.source_topic)
     if control is not None and control.is_recorded == is_young:
         # Young and recorded: nothing to do. Old and not recorded: a marker may have expired without a trace.
         return control
@@ -49,7 +54,7 @@ def current_control(plan: SinkPlan, ledger: SinkLedger) -> Control | None:
 
 
 def _renewed(plan: SinkPlan, ledger: SinkLedger, control: Control | None) -> Control | None:
-    begun = control or _unknown(ledger)
+    begun = control or _unknown(ledger, plan.options.sink_id)
     if begun is None:
         return None
     lanes = begun.known_lanes
@@ -58,31 +63,49 @@ def _renewed(plan: SinkPlan, ledger: SinkLedger, control: Control | None) -> Con
     fences = fence_lanes(plan, lanes)
     committed = ledger.markers(range(lanes), timeout_seconds=_ANSWER_SECONDS)
     markers = newest(committed, ledger.recorded(timeout_seconds=_READ_SECONDS))
-    for lane, fence in enumerate(fences):
-        if lane in markers:
-            _commit_again(ledger, fence, lane, markers[lane])
+    _commit_again(ledger, fences, markers, None if begun.is_recorded else half_key(plan.options.sink_id))
     after = renewed(begun, markers, wall=int(time.time()))
     ledger.write_control(after, timeout_seconds=_ANSWER_SECONDS)
     return after
 
 
-def _unknown(ledger: SinkLedger) -> Control | None:
+def _unknown(ledger: SinkLedger, sink_id: str) -> Control | None:
     """Return what stands for a control record that has expired; None: there was none, or no batch ever."""
     if not ledger.records(timeout_seconds=_READ_SECONDS, committed=False):
         return None
     lanes = [marker.lanes for marker in ledger.recorded(timeout_seconds=_READ_SECONDS).values()]
     if not lanes:
         return None
+    if any(key == half_key(sink_id) for _, key in ledger.records(timeout_seconds=_READ_SECONDS)):
+        raise SinkRefusedError(
+            f"sinkId {sink_id!r}: {Refusal.LEDGER_LOST.value}: the start that took it over from an earlier version "
+            "died before it had recorded each lane's marker, and offsets have expired since; find out what of the last "
+            "batch is in the topic, then give the query another sinkId and run `kafka-discovery sink takeover` for it"
+        )
     # Recorded, so that a start after one that died in between renews it again.
     return Control(query_id="", batch_id=-1, lanes=max(lanes), generation=0, wall_seconds=0, is_recorded=True)
 
 
-def _commit_again(ledger: SinkLedger, fence: Transaction, lane: int, marker: Marker) -> None:
-    """In the lane's own transaction: whoever an earlier driver's late word lets in fences it, and this start fails."""
-    deadline = until(_ANSWER_SECONDS)
-    fence.begin()
-    ledger.attach(fence, lane, marker, deadline)
-    fence.commit(deadline)
+def _commit_again(
+    ledger: SinkLedger, fences: Sequence[Transaction], markers: Mapping[int, Marker], word: str | None
+) -> None:
+    """Lane by lane.
+
+    Args:
+        ledger: The sink's.
+        fences: By lane.
+        markers: By lane.
+        word: The key under which is recorded, from the first of these transactions to the last, that a lane's marker
+            may not be a record yet; None: each is one.
+    """
+    lanes = [lane for lane in range(len(fences)) if lane in markers]
+    for lane in lanes:
+        words: dict[str, str | None] = {}
+        if word is not None and lane == lanes[0]:
+            words[word] = "1"
+        if word is not None and lane == lanes[-1]:
+            words[word] = None
+        commit_marker(ledger, fences[lane], lane, markers[lane], words)
 
 
 def _of_offsets(plan: SinkPlan, ledger: SinkLedger, control: Control | None, source: TopicName) -> Control | None:
@@ -92,11 +115,13 @@ def _of_offsets(plan: SinkPlan, ledger: SinkLedger, control: Control | None, sou
         recorded = _recorded(ledger, source, committed=False)
         if not known and not recorded:
             return None
+        for one in recorded.values():
+            refuse_other_target(plan.options, one.target)
         complete = bool(recorded) and all(offset.is_complete for offset in recorded.values())
         control = Control(
             query_id="", batch_id=-1, lanes=plan.options.lanes, generation=1, wall_seconds=0, is_recorded=complete
         )
-    after = replace(control, wall_seconds=int(time.time()))
+    after = replace(control, wall_seconds=int(time.time()), target=plan.options.topic)
     ledger.write_control(after, timeout_seconds=_ANSWER_SECONDS)
     return after
 

@@ -39,7 +39,7 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.ledger import SinkLedger, batch_bytes, forget_ledgers, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, batch_bytes, forget_ledgers, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets, size_of
@@ -114,7 +114,8 @@ class LaneWriter:
         Runs: a Spark worker, once per task; blocks for the batch and <= 2 x `transactionTimeout`.
         """
         try:
-            return self._write(batches)
+            with naming_limit(self._plan.options):
+                return self._write(batches)
         except DiscoveryError:
             forget_ledgers()
             raise

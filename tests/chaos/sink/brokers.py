@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka.admin import AdminClient
 
 from discovery.localkafka.cluster import LocalKafka
+from tests.support.helpers import partitions_of
 
 _TRANSACTIONS = "__transaction_state"
 _PAUSE_SECONDS = 4.0
@@ -23,13 +24,14 @@ class Brokers:
         self._one_at_a_time = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def break_(self, fault: str, transactional_id: str) -> None:
-        """Begin a fault; returns at once. One that comes while another is under way does nothing."""
+    def break_(self, fault: str, transactional_id: str) -> bool:
+        """Begin a fault and return at once; False, and nothing is done, while another is under way."""
         if not self._one_at_a_time.acquire(blocking=False):
-            return
+            return False
         thread = threading.Thread(target=self._break, args=(fault, transactional_id), daemon=True)
         self._threads.append(thread)
         thread.start()
+        return True
 
     @contextlib.contextmanager
     def settled(self) -> Iterator[None]:
@@ -43,7 +45,7 @@ class Brokers:
     def _break(self, fault: str, transactional_id: str) -> None:
         try:
             if fault == "pause a broker":
-                broker = self._cluster.broker_ids[hash(transactional_id) % len(self._cluster.broker_ids)]
+                broker = self._cluster.broker_ids[java_hash(transactional_id) % len(self._cluster.broker_ids)]
                 self._cluster.pause([broker])
                 time.sleep(_PAUSE_SECONDS)
                 self._cluster.resume([broker])
@@ -61,7 +63,7 @@ class Brokers:
 def coordinator(cluster: LocalKafka, transactional_id: str) -> int:
     """Return the broker that coordinates the transactions of an id: the leader of its partition."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    partitions = admin.list_topics(_TRANSACTIONS, timeout=10).topics[_TRANSACTIONS].partitions
+    partitions = partitions_of(admin, _TRANSACTIONS)
     return int(partitions[java_hash(transactional_id) % len(partitions)].leader)
 
 

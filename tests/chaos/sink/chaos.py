@@ -22,8 +22,9 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.chaos.sink import brokers, spark
 from tests.chaos.sink.checks import CHECKS, Finding
-from tests.chaos.sink.engine import at_every_point, plan_of, play, play_mutant
+from tests.chaos.sink.engine import Played, at_every_point, plan_of, play, play_mutant
 from tests.chaos.sink.mutants import MUTANTS
+from tests.chaos.sink.proxy import KafkaProxy
 from tests.support.spark.standalone import standalone
 
 _COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}
@@ -35,12 +36,17 @@ class Result:
 
     seed: int
     faults: tuple[str, ...]
+    """Those that came about."""
     rows: int
     seconds: float
     findings: tuple[Finding, ...]
     error: str = ""
     kind: str = "tasks"
     """Single tasks, or Spark on one JVM or on executors."""
+    drawn: int = 0
+    """How many faults were meant to come about; 0: an older run, whose `faults` are all that were drawn."""
+    plain: bool = False
+    """Records were produced as in production."""
 
     @property
     def sound(self) -> bool:
@@ -84,7 +90,7 @@ def run_seeds(
     until: float = math.inf,
     tell: Callable[[Result], None] = _tell,
 ) -> list[Result]:
-    """Play seeds, several at once, and tell of each. Seeds 0 and -1 kill and stop at every point in turn."""
+    """Play seeds, several at once, and tell of each. Seeds 0 to -3 kill and stop at every point in turn."""
     breaker = brokers.Brokers(cluster)
 
     def one(seed: int) -> Result | None:
@@ -92,10 +98,9 @@ def run_seeds(
             return None
         plan = plan_of(seed, brokers=brokers.FAULTS if break_brokers else ())
         if seed <= 0:
-            plan = at_every_point("stop" if seed else "kill")
+            plan = at_every_point(seed)
         topic, began = f"chaos-{seed}", time.monotonic()
-        found: tuple[Finding, ...] = ()
-        error = ""
+        found, error = Played((), ()), ""
         try:
             cluster.create_topic(topic, partitions=2, replication_factor=3, config={"min.insync.replicas": "2"})
             found = play(
@@ -108,8 +113,10 @@ def run_seeds(
         except Exception as broken:  # noqa: BLE001 - a table of all seeds tells more than the first failure
             error = f"{type(broken).__name__}: {broken}"
         rows = sum(len(lane) for batch in plan.batches for lane in batch)
-        names = tuple(fault.name for fault in plan.faults)
-        result = Result(seed, names, rows, time.monotonic() - began, found, error)
+        names, seconds = tuple(fault.name for fault in found.hits), time.monotonic() - began
+        result = Result(
+            seed, names, rows, seconds, found.findings, error, drawn=len(plan.faults), plain=plan.plain
+        )  # fmt: skip
         tell(result)
         return result
 
@@ -131,21 +138,27 @@ def run_spark_seeds(
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(standalone(folder)) if executors else "local[2,8]"
         driver, armed = stack.enter_context(spark.armed_driver(folder, master=master))
-        victims = [v for v in spark.VICTIMS if executors or not v.startswith("executor")]
+        proxy = stack.enter_context(KafkaProxy({number: cluster.address(number) for number in cluster.broker_ids}))
+        victims = spark.victims_of(executors=executors)
         for seed in seeds:
             if time.monotonic() > until:
                 break
             faults, began = spark.faults_of(seed, victims=victims), time.monotonic()
             found: tuple[Finding, ...] = ()
             error = ""
+            run = spark.SparkSeed(cluster, driver, f"spark-{seed}", folder / f"seed-{seed}", armed, proxy=proxy)
             try:
-                run = spark.SparkSeed(cluster, driver, f"spark-{seed}", folder / f"seed-{seed}", armed)
+                run.produce_plain(on=spark.is_plain(seed))
                 found = run.play(faults)
             except Exception as broken:  # noqa: BLE001 - as above
                 error = f"{type(broken).__name__}: {broken}"
-            names = tuple(fault.name for fault in faults)
+            names, seconds = tuple(fault.name for fault in run.hits), time.monotonic() - began
             kind = "Spark, executors" if executors else "Spark, one JVM"
-            results.append(Result(seed, names, spark.ROWS, time.monotonic() - began, found, error, kind))
+            results.append(
+                Result(
+                    seed, names, spark.ROWS, seconds, found, error, kind, drawn=len(faults), plain=spark.is_plain(seed)
+                )
+            )
             tell(results[-1])
     return results
 
@@ -163,13 +176,12 @@ def line(result: Result) -> str:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return faults against what was found."""
+    """Return faults that came about against what was found."""
     faults: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     for result in results:
-        for name in set(result.faults):
-            faults[name] += 1
-            wrong[name] += not result.sound
+        faults.update(result.faults)
+        wrong.update(set() if result.sound else set(result.faults))
     rows = [f"| {name} | {count} | {wrong[name]} |" for name, count in sorted(faults.items())]
     totals = [
         f"{name} = {sum(finding.check == check for result in results for finding in result.findings)}"
@@ -178,7 +190,7 @@ def table(results: Sequence[Result]) -> str:
     bad = sum(not result.sound for result in results)
     return "\n".join(
         [
-            "| fault | seeds with it | of them not sound |",
+            f"| fault | {'hits' if all(result.drawn for result in results) else 'draws'} | seeds not sound |",
             "|---|---|---|",
             *rows,
             "",
@@ -189,14 +201,19 @@ def table(results: Sequence[Result]) -> str:
 
 def _seeds(results: Sequence[Result]) -> str:
     kinds = Counter(result.kind for result in results)
-    return f"{len(results)} seeds ({', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))})"
+    said = f"{len(results)} seeds ({', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))})"
+    if not all(result.drawn for result in results):
+        return said
+    hits, drawn = sum(len(result.faults) for result in results), sum(result.drawn for result in results)
+    plain = sum(result.plain for result in results)
+    return f"{said}, {hits} of {drawn} faults came about, {plain} seeds by production's way to produce"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run seeds on a cluster of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--first", type=int, default=-1)
+    parser.add_argument("--first", type=int, default=-3)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--brokers", action="store_true", help="also pause, bounce and kill brokers")
     parser.add_argument("--spark", choices=("local", "executors"), help="real Spark instead of single tasks")

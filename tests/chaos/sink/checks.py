@@ -76,7 +76,8 @@ def _order(e: Evidence) -> Iterator[str]:
     lanes: dict[tuple[Place, int], list[Seen]] = defaultdict(list)
     keys: dict[tuple[Place, str], list[Seen]] = defaultdict(list)
     for seen in sorted(e.committed, key=lambda s: (s.place, s.offset)):
-        lanes[seen.place, seen.lane].append(seen)
+        if seen.attempt:
+            lanes[seen.place, seen.lane].append(seen)
         if seen.key:
             keys[seen.place, seen.key].append(seen)
     for (place, lane), records in lanes.items():
@@ -100,7 +101,8 @@ def _marker(e: Evidence) -> Iterator[str]:
 def _last_marker(e: Evidence, last: Mapping[int, Proof]) -> Iterator[str]:
     visible: dict[int, int] = defaultdict(lambda: -1)
     for seen in e.committed:
-        visible[seen.lane] = max(visible[seen.lane], seen.batch)
+        if seen.attempt:
+            visible[seen.lane] = max(visible[seen.lane], seen.batch)
     for lane in {*last, *visible}:
         marked = last[lane].batch if lane in last else -1
         if visible[lane] > marked:
@@ -130,7 +132,7 @@ def _restart(e: Evidence) -> Iterator[str]:
 
 def _stalled(e: Evidence) -> Iterator[str]:
     if e.seconds_to_progress is not None and e.seconds_to_progress > e.progress_limit_seconds:
-        yield f"no progress for {e.seconds_to_progress:.0f} s after the last fault"
+        yield f"no progress for {e.seconds_to_progress:.0f} s after a fault, longer than {e.progress_limit_seconds:g} s"
 
 
 CHECKS: Mapping[str, Callable[[Evidence], Iterable[str]]] = {
@@ -150,7 +152,8 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterable[str]]] = {
 def _attempts(records: Iterable[Seen]) -> Mapping[tuple[int, int], set[str]]:
     found: dict[tuple[int, int], set[str]] = defaultdict(set)
     for seen in records:
-        found[seen.lane, seen.batch].add(seen.attempt)
+        if seen.attempt:
+            found[seen.lane, seen.batch].add(seen.attempt)
     return found
 
 

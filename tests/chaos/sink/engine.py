@@ -7,11 +7,12 @@ complete. Everything below it is the real writer on real brokers.
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from discovery.core.errors import SinkRefusedError
 from discovery.localkafka.cluster import LocalKafka
@@ -26,10 +27,12 @@ from tests.chaos.sink.mutants import MUTANTS
 from tests.chaos.sink.processes import Child, start_attempt, start_confirm
 from tests.support.sink import Sink
 
-_LOOK_SECONDS = 0.02
+_CHILD_POLL_SECONDS = 0.02
 _ATTEMPTS = 10
 _ATTEMPT_SECONDS = 60.0
 _ZOMBIE_SECONDS = 15.0
+_TAIL_SECONDS = 60.0
+"""A reader that stands still never comes; one on a full machine was later than 10 s."""
 TASK_POINTS = tuple(point for point in hooks.POINTS if point.startswith("step"))
 COMMIT_POINTS = tuple(point for point in hooks.POINTS if point.startswith("commit"))
 
@@ -43,6 +46,15 @@ class Plan:
     batches: tuple[tuple[tuple[str, ...], ...], ...]
     """The values by batch and lane."""
     faults: tuple[Fault, ...]
+    plain: bool = False
+    """Records are produced as in production: whole batches, without the header that says whose each is."""
+
+
+class Played(NamedTuple):
+    """What a seed showed, and which of its faults came about."""
+
+    findings: tuple[Finding, ...]
+    hits: tuple[Fault, ...]
 
 
 def plan_of(seed: int, *, brokers: Sequence[str] = (), faults: int = 3) -> Plan:
@@ -54,20 +66,20 @@ def plan_of(seed: int, *, brokers: Sequence[str] = (), faults: int = 3) -> Plan:
         tuple(tuple(f"k{lane}:{next(number)}" for _ in range(random.choice((0, 1, 3, 5, 8)))) for lane in range(lanes))
         for _ in range(4)
     )
-    return Plan(
-        seed=seed, lanes=lanes, batches=batches, faults=tuple(_fault(random, lanes, brokers) for _ in range(faults))
-    )
+    drawn = tuple(_fault(random, lanes, brokers) for _ in range(faults))
+    return Plan(seed=seed, lanes=lanes, batches=batches, faults=drawn, plain=seed % 2 == 1)
 
 
-def at_every_point(action: str) -> Plan:
-    """Hit every point once, by `kill` or `stop`, in four batches of two lanes."""
+def at_every_point(seed: int) -> Plan:
+    """Hit every point once, in four batches of two lanes: 0 kills, -1 stops, -2 and -3 the same in production's way."""
+    action = "stop" if seed % 2 else "kill"
     points = (*TASK_POINTS, *COMMIT_POINTS)
     faults = tuple(
         Fault(batch=number % 4, point=point, lane=number // 4 % 2, action=action) for number, point in enumerate(points)
     )
     number = itertools.count()
     batches = tuple(tuple(tuple(f"k{lane}:{next(number)}" for _ in range(3)) for lane in range(2)) for _ in range(4))
-    return Plan(seed={"kill": 0, "stop": -1}[action], lanes=2, batches=batches, faults=faults)
+    return Plan(seed=seed, lanes=2, batches=batches, faults=faults, plain=seed < -1)
 
 
 def _fault(random: Random, lanes: int, brokers: Sequence[str]) -> Fault:
@@ -89,23 +101,32 @@ class Run:
     sink: Sink
     plan: Plan
     folder: Path
-    break_brokers: Callable[[str], None] = lambda _: None
+    break_brokers: Callable[[str], bool] = lambda _: False
+    """Begins a fault to the brokers; False: it could not."""
     mutant: str = ""
     """The broken writer that is played instead of ours."""
     zombies: list[Child] = field(default_factory=list)
     markers: list[Mapping[int, Proof]] = field(default_factory=list)
     sink_plan: SinkPlan | None = None
+    seconds_to_progress: float | None = None
     _random: Random = field(default_factory=Random)
     _restarts: int = 0
+    _hit_at: float | None = None
+    """When something last went wrong; None: not since a batch was committed."""
+    _begun: list[Fault] = field(default_factory=list)
+    """Those of its faults that need no point."""
 
     def go(self) -> None:
         """Play all batches to their end; zombies go on when the last batch is committed, at the latest."""
         self._random.seed(self.plan.seed)
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.plan.plain:
+            (self.folder / hooks.PLAIN).touch()
         self.sink_plan = self.sink.plan()
         try:
             for batch_id in range(len(self.plan.batches)):
                 self._batch(batch_id)
+                self._note_progress()
                 self.markers.append(proofs(self._sink_plan))
                 self._let_zombies_go(share=0.5)
             self._let_zombies_go(share=1.0)
@@ -123,10 +144,10 @@ class Run:
         faults = [fault for fault in self.plan.faults if fault.batch == batch_id]
         for fault in faults:
             if fault.point:
-                where = f"{fault.point}@{fault.lane}" if fault.point.startswith("step") else fault.point
-                (self.folder / where).write_text(fault.action)
-            elif fault.action not in {"abandon", "forget"}:
-                self.break_brokers(fault.action)
+                (self.folder / _place(fault)).write_text(fault.action)
+            elif fault.action in {"abandon", "forget"} or self.break_brokers(fault.action):
+                self._begun.append(fault)
+                self._hit_at = time.monotonic()
         abandons = sum(fault.action == "abandon" for fault in faults)
         replays = sum(fault.action == "forget" for fault in faults)
         while not self._executed(batch_id, abandon=abandons > 0) or replays:
@@ -179,7 +200,7 @@ class Run:
         retry = self._start(batch_id, lane)
         deadline = time.monotonic() + _ATTEMPT_SECONDS
         while not retry.stopped() and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHILD_POLL_SECONDS)
         stopped.resume()
         stopped.end(patience_seconds=_ZOMBIE_SECONDS)
         retry.resume()
@@ -191,10 +212,28 @@ class Run:
         while not child.over():
             if child.stopped() or time.monotonic() > deadline:
                 self.zombies.append(child)
+                self._hit_at = time.monotonic()
                 return None
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHILD_POLL_SECONDS)
         child.end()
+        if child.answer() is None:
+            self._hit_at = time.monotonic()
         return child.answer()
+
+    def _note_progress(self) -> None:
+        if self._hit_at is not None:
+            self.seconds_to_progress = max(self.seconds_to_progress or 0.0, time.monotonic() - self._hit_at)
+            self._hit_at = None
+
+    def hits(self) -> tuple[Fault, ...]:
+        """Return the faults that came about: whoever comes to an armed point claims it by renaming its file."""
+        claimed = Counter(file.name.partition(".held.")[0] for file in self.folder.glob("*.held.*"))
+        found = list(self._begun)
+        for fault in self.plan.faults:
+            if fault.point and claimed[_place(fault)] > 0:
+                claimed[_place(fault)] -= 1
+                found.append(fault)
+        return tuple(found)
 
     def _let_zombies_go(self, *, share: float) -> None:
         for zombie in self.zombies:
@@ -222,13 +261,18 @@ class Run:
             stable_ends=ends,
             sentinels_read=sentinels_read(servers, topic),
             new_after_restart=len(read_all(servers, topic)) - before,
+            seconds_to_progress=self.seconds_to_progress,
         )
 
 
+def _place(fault: Fault) -> str:
+    return f"{fault.point}@{fault.lane}" if fault.point.startswith("step") else fault.point
+
+
 def _caught_up(tail: Sequence[Seen], count: int) -> tuple[Seen, ...]:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + _TAIL_SECONDS
     while len(tail) < count and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHILD_POLL_SECONDS)
     return tuple(tail)
 
 
@@ -237,7 +281,8 @@ def play_mutant(cluster: LocalKafka, topic: str, name: str, folder: Path) -> tup
     faults = tuple(m.fault for key, m in MUTANTS.items() if m.fault and name in {"", key})
     rounds = tuple(replace(fault, batch=number) for number, fault in enumerate(faults))
     batches = tuple(((f"k:{2 * number}", f"k:{2 * number + 1}"),) for number in range(max(1, len(rounds))))
-    return play(cluster, topic, Plan(seed=0, lanes=1, batches=batches, faults=rounds), folder, mutant=name)
+    plan = Plan(seed=0, lanes=1, batches=batches, faults=rounds)
+    return play(cluster, topic, plan, folder, mutant=name).findings
 
 
 def play(
@@ -246,13 +291,13 @@ def play(
     plan: Plan,
     folder: Path,
     *,
-    break_brokers: Callable[[str], None] = lambda _: None,
+    break_brokers: Callable[[str], bool] = lambda _: False,
     mutant: str = "",
-) -> tuple[Finding, ...]:
-    """Play one seed on an existing topic and return what the checks found."""
+) -> Played:
+    """Play one seed on an existing topic; the checks judge what is left."""
     more = {"transactionTimeout": "10s"} if mutant else {}
     sink = Sink(cluster, folder, sink_id=topic, topic=topic, lanes=plan.lanes, more=more)
     run = Run(sink, plan, folder / "hooks", break_brokers, mutant)
     with tailing(cluster.bootstrap_servers, topic) as tail:
         run.go()
-        return findings(run.evidence(tail))
+        return Played(findings(run.evidence(tail)), run.hits())

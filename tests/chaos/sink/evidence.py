@@ -18,6 +18,7 @@ class Seen(NamedTuple):
     batch: int
     lane: int
     attempt: str
+    """Empty: it was produced as in production, without the header, and whose it is cannot be said."""
     seq: int
     """Its number inside the attempt, from 0."""
     query: str = "q"
@@ -71,5 +72,5 @@ class Evidence:
     new_after_restart: int = 0
     """Records that became visible when commits/N was deleted and the query started again."""
     seconds_to_progress: float | None = None
-    """From the last fault to the next committed batch."""
+    """From a fault to the next progress, the longest; None: nothing was hit."""
     progress_limit_seconds: float = 60.0

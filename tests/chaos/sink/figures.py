@@ -25,7 +25,10 @@ def section(result: dict[str, Any]) -> str:
         "repeated, torn, out of order, left open or written again by a restart; any finding makes a seed not sound.",
     ]
     if points:
-        lines += [f"Two seeds, one of kills and one of stops, pass each of the {points} points once.", ""]
+        lines += [
+            f"Seeds of kills and of stops pass each of the {points} points once.",
+            "",
+        ]
     return "\n".join([*lines, table(results)])
 
 

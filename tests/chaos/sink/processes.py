@@ -23,7 +23,7 @@ from tests.support.sink import batches
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.chaos.sink.processes"])
-_LOOK_SECONDS = 0.02
+_CHILD_POLL_SECONDS = 0.02
 _COMMIT_SECONDS = 30.0
 
 
@@ -69,7 +69,7 @@ class Child:
         """Wait for the end for so long, then kill."""
         deadline = time.monotonic() + patience_seconds
         while not self.over() and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHILD_POLL_SECONDS)
         self._process.kill()
         self._process.join(10)
         self._ours.close()

@@ -24,12 +24,14 @@ from tests.support.ports import free_port
 HOST = "127.0.0.1"
 _NAMED = HOST.encode()
 _CONNECT_SECONDS = 5.0
+_END_SECONDS = 5.0
 
 
 class Api(IntEnum):
-    """Kafka's numbers of the requests that a transaction needs."""
+    """Kafka's numbers of the requests that a transaction needs, and of the one that reads."""
 
     PRODUCE = 0
+    FETCH = 1
     METADATA = 3
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
@@ -97,12 +99,14 @@ class KafkaProxy:
         self._stopping.set()
         for rule in self._rules:
             rule.release.set()
-        for open_socket in (*self._sockets, *self._listeners.values()):
+        # A connection that comes now ends itself: it looks at `_stopping` after it has entered its sockets here.
+        for open_socket in (*self._listeners.values(), *self._sockets):
             with contextlib.suppress(OSError):
                 open_socket.shutdown(socket.SHUT_RDWR)
             open_socket.close()
-        for thread in list(self._threads):
-            thread.join(5)
+        deadline = time.monotonic() + _END_SECONDS
+        for thread in tuple(self._threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -132,6 +136,8 @@ class KafkaProxy:
     def _serve(self, client: socket.socket, number: int) -> None:
         with contextlib.suppress(OSError), client, self._upstream(number) as upstream:
             self._sockets += [client, upstream]
+            if self._stopping.is_set():
+                return
             waiting: dict[bytes, tuple[int, Rule | None]] = {}
             self._spawn(lambda: self._replies(client, upstream, waiting, number))
             for frame in frames(client):
@@ -176,10 +182,10 @@ class KafkaProxy:
 
     def _late(self, rule: Rule, frame: bytes, number: int) -> None:
         rule.release.wait()
-        if self._stopping.is_set():
-            return
         with contextlib.suppress(OSError), self._upstream(number) as late:
             self._sockets.append(late)
+            if self._stopping.is_set():
+                return
             _send(late, frame)
             next(frames(late), None)
             rule.delivered.set()

@@ -16,16 +16,35 @@ from tests.chaos.sink.checks import Finding, findings
 from tests.chaos.sink.collect import proofs, read_all, said, sentinels_read, stable_ends, tailing
 from tests.chaos.sink.engine import COMMIT_POINTS, TASK_POINTS
 from tests.chaos.sink.evidence import Evidence, Seen
+from tests.chaos.sink.proxy import Api, KafkaProxy, Rule
 from tests.support.helpers import produce
 from tests.support.sink import Sink
 from tests.support.spark.driver import SparkDriver
 
-_LOOK_SECONDS = 0.05
+_HOOK_POLL_SECONDS = 0.05
 _STALL_SECONDS = 120.0
 _TAKEN_SECONDS = 30.0
 _STARTS = 8
 LANES, ROWS = 2, 60
-VICTIMS = ("worker", "worker stopped", "executor", "executor stopped", "driver", "commits/N")
+_PROGRESS_SECONDS = 100.0
+"""With a driver's or an executor's start in it, and whoever is stopped for `_FROZEN_SECONDS`."""
+_FROZEN_SECONDS = 24.0
+"""Longer than Spark waits for a heartbeat."""
+_PACKETS = ("reply lost", "request held")
+_VICTIMS = ("worker", "worker stopped", "driver", "driver stopped", *_PACKETS, "commits/N")
+_APIS = (
+    Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS, Api.PRODUCE, Api.ADD_OFFSETS, Api.TXN_OFFSET_COMMIT, Api.END_TXN
+)  # fmt: skip
+
+
+def victims_of(*, executors: bool) -> tuple[str, ...]:
+    """Return who can be hit; a driver that is replaced while it is stopped would keep the executors."""
+    return (*_VICTIMS, *(("executor", "executor stopped") if executors else ("driver replaced",)))
+
+
+def is_plain(seed: int) -> bool:
+    """Tell whether the records of a seed are produced as in production, without an audit header."""
+    return seed % 2 == 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +66,8 @@ def faults_of(seed: int, *, victims: Sequence[str], count: int = 2) -> tuple[Fau
     drawn = []
     for number in range(count):
         victim = random.choice(victims)
-        points = (*TASK_POINTS, *COMMIT_POINTS) if victim == "driver" else TASK_POINTS
+        points = (*TASK_POINTS, *COMMIT_POINTS) if victim.startswith("driver") else TASK_POINTS
+        points = tuple(api.name for api in _APIS) if victim in _PACKETS else points
         after = random.randrange(ROWS * number // count, ROWS * (number + 1) // count - 10)
         drawn.append(Fault(victim=victim, point=random.choice(points), after_rows=after))
     return tuple(drawn)
@@ -65,8 +85,20 @@ class SparkSeed:
         armed: Path,
         *,
         executors: int | None = None,
+        proxy: KafkaProxy | None = None,
     ) -> None:
-        """Name the seed; `executors`: hit nobody before so many are there, and wait for the end of each batch hit."""
+        """Name the seed.
+
+        Args:
+            cluster: Source and target.
+            driver: A running one.
+            topic: The target, and the sink's name.
+            folder: Of its own.
+            armed: Where hooks are armed.
+            executors: Hit nobody before so many are there, and wait for the end of each batch hit.
+            proxy: Before the cluster, for the driver alone; needed where packets are hit.
+        """
+        self._proxy = proxy
         self._executors = executors
         self._cluster, self._driver, self._armed = cluster, driver, armed
         self._topic, self._source, self._folder = topic, f"{topic}-in", folder
@@ -77,6 +109,15 @@ class SparkSeed:
         """Seconds from each kill to the next visible row."""
         self.completions: list[float] = []
         """The same to the end of the batch that was under way, where `executors` is set."""
+        self.hits: list[Fault] = []
+        """Faults that came about."""
+
+    def produce_plain(self, *, on: bool) -> None:
+        """Let workers produce as in production, or with the header that says whose a record is."""
+        if on:
+            (self._armed / hooks.PLAIN).touch()
+        else:
+            (self._armed / hooks.PLAIN).unlink(missing_ok=True)
 
     def play(self, faults: Sequence[Fault]) -> tuple[Finding, ...]:
         """Copy all rows through the faults and return what the checks found."""
@@ -89,7 +130,8 @@ class SparkSeed:
             self._start()
             for fault in sorted(faults, key=lambda f: f.after_rows):
                 self._until(lambda after=fault.after_rows: len(tail) >= after, "the next fault")  # type: ignore[misc]
-                self._hit(fault, tail)
+                if self._hit(fault, tail):
+                    self.hits.append(fault)
             self._until(lambda: len(tail) >= ROWS, "the last row")
             self._until(lambda: self._committed() is not None and not self._in_flight(), "the last commit")
             last = self._committed()
@@ -104,7 +146,7 @@ class SparkSeed:
     def _start(self) -> None:
         self._starts += 1
         assert self._starts <= _STARTS, f"started {_STARTS} times and not done: {self._driver.log()[-3000:]}"
-        servers = self._cluster.bootstrap_servers
+        servers = (self._proxy or self._cluster).bootstrap_servers
         common = {"kafka.bootstrap.servers": servers, "stateDir": str(self._folder / "state")}
         self._driver.ask(
             "copy",
@@ -130,7 +172,7 @@ class SparkSeed:
                 asked = time.monotonic()
                 if not self._driver.ask("status", name=self._topic)["active"]:
                     self._start()
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_HOOK_POLL_SECONDS)
 
     def _committed(self) -> int | None:
         numbers = [int(f.name) for f in (self._checkpoint / "commits").glob("*") if f.name.isdigit()]
@@ -150,17 +192,20 @@ class SparkSeed:
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
-    def _hit(self, fault: Fault, tail: Sequence[Seen]) -> None:
+    def _hit(self, fault: Fault, tail: Sequence[Seen]) -> bool:
+        """Bring a fault about; False where nobody comes to its point any more."""
         if fault.victim == "commits/N":
             self._forget_commit()
-            return
+            return True
+        if fault.victim in _PACKETS:
+            return self._intercept(fault, tail)
         self._until(self._has_executors, "executor")
         action = {"worker": "kill", "worker stopped": "stop"}.get(fault.victim, "hold")
         (self._armed / fault.point).write_text(action)
         pid = self._taken(fault.point, tail)
         if pid is None:
             (self._armed / fault.point).unlink(missing_ok=True)
-            return
+            return False
         before, batch, began = len(tail), self._last_planned(), time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             self._act(fault, pid)
@@ -170,6 +215,24 @@ class SparkSeed:
         if self._executors is not None:
             self._until(lambda: self._last_committed() >= batch, "end of the batch that was hit")
             self.completions.append(time.monotonic() - began)
+        return True
+
+    def _intercept(self, fault: Fault, tail: Sequence[Seen]) -> bool:
+        """Lose the reply to the next request of a kind, or hold the request until all goes on without it."""
+        assert self._proxy is not None, "no proxy"
+        held = fault.victim == "request held"
+        rule = self._proxy.rule(Rule(api=Api[fault.point], lose_reply=not held, hold_request=held))
+        deadline = time.monotonic() + _TAKEN_SECONDS
+        while rule.hits == 0 and time.monotonic() < deadline and (len(tail) < ROWS or self._in_flight()):
+            time.sleep(_HOOK_POLL_SECONDS)
+        if rule.hits == 0:
+            rule.count = 0
+            return False
+        before, began = len(tail), time.monotonic()
+        self._until(lambda: len(tail) > before or len(tail) >= ROWS, "progress after the fault")
+        self.recoveries.append(time.monotonic() - began)
+        rule.release.set()
+        return True
 
     def _act(self, fault: Fault, pid: int) -> None:
         match fault.victim:
@@ -179,10 +242,10 @@ class SparkSeed:
             case "executor":
                 os.kill(_executor(pid), signal.SIGKILL)
             case "executor stopped":
-                # Longer than Spark waits for a heartbeat: the task runs again elsewhere, and this one lives on.
+                # The task runs again elsewhere, and this one lives on.
                 os.kill(executor := _executor(pid), signal.SIGSTOP)
                 self._release(fault.point)
-                time.sleep(24)
+                time.sleep(_FROZEN_SECONDS)
                 os.kill(executor, signal.SIGCONT)
             case "driver":
                 self._driver.kill()
@@ -190,6 +253,16 @@ class SparkSeed:
                 self._release(fault.point)
                 self._driver.start()
                 self._start()
+            case "driver stopped":
+                # Its workers are no part of its process group: the task goes on, and nobody takes its result.
+                with self._driver.stopped():
+                    self._release(fault.point)
+                    time.sleep(_FROZEN_SECONDS)
+            case "driver replaced":
+                # The stopped one goes on while its successor writes, and is killed a while later.
+                with self._driver.replaced():
+                    self._release(fault.point)
+                    self._start()
 
     def _taken(self, point: str, tail: Sequence[Seen]) -> int | None:
         """Return the process that came to the point; None where nobody does any more."""
@@ -199,7 +272,7 @@ class SparkSeed:
                 return int(file.name.rpartition(".")[2])
             if len(tail) >= ROWS and not self._in_flight():
                 return None
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_HOOK_POLL_SECONDS)
         return None
 
     def _release(self, point: str) -> None:
@@ -232,6 +305,8 @@ class SparkSeed:
             stable_ends=stable_ends(servers, self._topic, patience_seconds=40),
             sentinels_read=sentinels_read(servers, self._topic),
             new_after_restart=len(committed) - before,
+            seconds_to_progress=max(self.recoveries, default=None),
+            progress_limit_seconds=_PROGRESS_SECONDS,
         )
 
 
