@@ -1,25 +1,31 @@
 """Copy a topic to another, filtered and enriched, exactly once: `python spark_jobs/copy_topic.py --help`.
 
 The transactional pipeline: records and source offsets are committed together, so neither a killed worker, nor a killed
-driver, nor a lost checkpoint loses or repeats one. Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong
-options, 3 Kafka unreachable.
+driver, nor a lost checkpoint loses or repeats one. To a table: each record under its topic, partition and offset.
 """
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import discovery.spark.jobs.needed  # noqa: F401 - before Spark is imported
+
+# isort: split
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.core.errors import ConfigError
-from discovery.spark.jobs.arguments import Job, Parser, add_common, job_of, positive
-from discovery.spark.jobs.running import run_job, timed
+from discovery.spark.jobs.arguments import SOURCE, Job, job_of, job_parser
+from discovery.spark.jobs.outputs import KafkaOutput, writer_of
+from discovery.spark.jobs.running import read_records, run_job, written
+from discovery.spark.jobs.tables import Results
+from discovery.spark.jobs.texts import positive
 from discovery.spark.sink.foreach import exactly_once_by_offset
 from discovery.spark.sink.options import marker_group
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
 
+_KEY = ("topic", "partition", "offset")
 _NO_HEADERS = "cast(array() AS array<struct<key: string, value: binary>>)"
 
 
@@ -30,7 +36,6 @@ class CopyOptions:
     job: Job
     where: str | None = None
     add: tuple[tuple[str, str], ...] = ()
-    max_offsets_per_trigger: int | None = None
     fail_after: int | None = None
 
 
@@ -43,17 +48,14 @@ def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
 
     Runs: main thread.
     """
-    parser = Parser(
-        prog="copy_topic", description="Copy a topic, filtered and enriched, exactly once.", allow_abbrev=False
-    )
-    add_common(parser, sink_id="copy", dead_letters="none, they end the job")
+    about = "Copy a topic, filtered and enriched, exactly once."
+    parser = job_parser("copy_topic", about, sink_id="copy", dead_letters="none, they end the job")
     parser.add_argument(
         "--where", metavar="SQL", help="keep records of which this is true: text, key, topic, partition, offset"
     )
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME=SQL", help="add a header to a record's own"
     )
-    parser.add_argument("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
     parser.add_argument(
         "--fail-after", metavar="N", help="fail on purpose after the Nth record of this run: the recovery exercise"
     )
@@ -61,11 +63,13 @@ def parse_arguments(arguments: Sequence[str]) -> CopyOptions:
     headers = tuple(tuple(text.split("=", 1)) for text in given.header)
     if bad := [text for text in given.header if not text.partition("=")[0] or not text.partition("=")[2]]:
         raise ConfigError(f"--header: {bad[0]!r} has no name or no expression; write NAME=SQL")
+    job = job_of(given)
+    if isinstance(job.output, KafkaOutput) and given.format != SOURCE:
+        raise ConfigError(f"--format: {given.format!r} cannot begin where the target ends; leave it out")
     return CopyOptions(
-        job=job_of(given),
+        job=job,
         where=given.where,
         add=headers,
-        max_offsets_per_trigger=positive(given.max_offsets_per_trigger, "--max-offsets-per-trigger"),
         fail_after=positive(given.fail_after, "--fail-after"),
     )
 
@@ -106,24 +110,40 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
 
     Runs: driver, once; returns when the query is planned.
     """
-    job = options.job
-    source = {
-        **job.source,
-        "includeHeaders": "true",
+    job, output = options.job, options.job.output
+    if isinstance(output, KafkaOutput):
         # Only where there is no checkpoint, or no longer: go on where the target ends.
-        "startingOffsets": "committed",
-        "startingOffsetsFallback": job.starting_offsets,
-        "kafka.group.id": marker_group(job.sink_id),
+        first = {"startingOffsets": "committed", "startingOffsetsFallback": dict(job.source)["startingOffsets"]}
+        frame = read_records(
+            session, job, includeHeaders="true", **first, **{"kafka.group.id": marker_group(output.sink_id)}
+        )
+        write = exactly_once_by_offset(_sink(output), job.topic, transformed(options))
+    else:
+        frame = read_records(session, job, includeHeaders="true")
+        write = _table_writer(options)
+    return written(frame, write, "copy", job)
+
+
+def _sink(output: KafkaOutput) -> dict[str, str]:
+    sink = {**output.sink, "topic": output.topic}
+    if output.dead_letter_topic is None:
+        return sink
+    return sink | {"onBadRecord": "dead-letter", "deadLetterTopic": output.dead_letter_topic}
+
+
+def _table_writer(options: CopyOptions) -> Callable[[DataFrame, int], None]:
+    job, transform = options.job, transformed(options)
+    columns = {name: F.col(name) for name in (*_KEY, "key", "value")} | {
+        "timestamp": F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),
+        "headers": F.to_json("headers"),
     }
-    if options.max_offsets_per_trigger is not None:
-        source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
-    sink = {**job.sink, "topic": job.output_topic}
-    if job.dead_letter_topic is not None:
-        sink |= {"onBadRecord": "dead-letter", "deadLetterTopic": job.dead_letter_topic}
-    write = exactly_once_by_offset(sink, job.topic, transformed(options))
-    frame = session.readStream.format("kafka-discovery").options(**source).load()
-    writer = frame.writeStream.queryName(f"copy-{job.topic}").foreachBatch(write)
-    return timed(writer.option("checkpointLocation", job.checkpoint), job).start()
+    tables = writer_of(job.output, Results("records", columns, _KEY), job="copy_topic", checkpoint=job.checkpoint)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        placed = batch.withColumns({SOURCE_PARTITION: batch["partition"], SOURCE_OFFSET: batch["offset"]})
+        tables(transform(placed).where(KEEP), batch_id)
+
+    return write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

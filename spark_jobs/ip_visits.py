@@ -3,24 +3,26 @@
 Reads an access log topic: JSON objects with `ip` and `ts`, or lines as web servers write them (common log format).
 Writes `{"ip": …, "window_start": …, "window_end": …, "visits": …}` under the key `IP|WINDOW_START`; the last record
 of a key is its total, and each total is there once. What is no visit goes to the dead letters in the same transactions.
-Exit codes: 0 stopped or all read, 1 the query failed, 2 wrong options, 3 Kafka unreachable.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import discovery.spark.jobs.needed  # noqa: F401 - before Spark is imported
+
+# isort: split
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.config.durations import duration_option
 from discovery.core.errors import ConfigError
-from discovery.spark.jobs import letters
-from discovery.spark.jobs.arguments import Job, Parser, add_clock, add_common, clock_of, job_of
+from discovery.spark.jobs.arguments import Job, add_clock, clock_of, job_of, job_parser
 from discovery.spark.jobs.letters import LETTER, Clock, marked
-from discovery.spark.jobs.running import run_job, timed
-from discovery.spark.sink import exactly_once
+from discovery.spark.jobs.outputs import writer_of
+from discovery.spark.jobs.running import read_records, run_job, written
+from discovery.spark.jobs.tables import Results
 
 _LOG_LINE = r"^(\S+) \S+ \S+ \[([^\]]+)\] "
 _LOG_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
@@ -36,11 +38,6 @@ class VisitsOptions:
     window_seconds: float = 60.0
     clock: Clock = _CLOCK
 
-    @property
-    def dead_letter_topic(self) -> str:
-        """Where records go that are no visits."""
-        return self.job.dead_letter_topic or self.job.output_topic
-
 
 def parse_arguments(arguments: Sequence[str]) -> VisitsOptions:
     """Read the command line.
@@ -49,10 +46,9 @@ def parse_arguments(arguments: Sequence[str]) -> VisitsOptions:
         ConfigError: an option is unknown, missing or wrong; names option, value and remedy.
         SystemExit: `--help` was asked for.
 
-    Runs: main thread.
+    Runs: main thread; looks at the file system.
     """
-    parser = Parser(prog="ip_visits", description="Count visits per IP address and window.", allow_abbrev=False)
-    add_common(parser, sink_id="ip-visits", dead_letters="the output's")
+    parser = job_parser("ip_visits", "Count visits per IP address and window, exactly.", sink_id="ip-visits")
     parser.add_argument("--window", default="1 minute", metavar="TIME", help="length of a window (default: 1 minute)")
     add_clock(parser, lateness="1 hour")
     given = parser.parse_args(arguments)
@@ -112,19 +108,11 @@ def _time(text: Column, json: Column, line: Column) -> Column:
     )
 
 
-def shaped(counted: DataFrame, options: VisitsOptions) -> DataFrame:
-    """Return what is written: one record per address and window whose total changed, and the dead letters.
-
-    Runs: driver (plans only).
-    """
-    start, end = (F.date_format(f"window_{side}", "yyyy-MM-dd'T'HH:mm:ss'Z'") for side in ("start", "end"))
-    total = {
-        "key": F.concat_ws("|", "ip", start),
-        "value": F.to_json(F.struct("ip", start.alias("window_start"), end.alias("window_end"), "visits")),
-        "topic": F.lit(options.job.output_topic),
-    }
-    is_visit, letter = F.col("reason").isNull(), letters.shaped(options.dead_letter_topic)
-    return counted.select(*[F.when(is_visit, total[name]).otherwise(letter[name]).alias(name) for name in total])
+def results() -> Results:
+    """Return what is written of each address and window. Runs: driver (plans only)."""
+    iso = {name: F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss'Z'") for name in ("window_start", "window_end")}
+    columns = {"ip": F.col("ip"), **iso, "visits": F.col("visits")}
+    return Results("visits", columns, ("ip", "window_start"), dead_letters="visits_dead_letters")
 
 
 def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery:
@@ -136,10 +124,8 @@ def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery
     Runs: driver, once; returns when the query is planned.
     """
     job = options.job
-    write = exactly_once(job.sink, "key", transform=lambda counted: shaped(counted, options))
-    records = session.readStream.format("kafka-discovery").options(**job.source).load()
-    writer = visits(records, options).writeStream.queryName(f"ip-visits-{job.topic}").outputMode("update")
-    return timed(writer.option("checkpointLocation", job.checkpoint).foreachBatch(write), job).start()
+    write = writer_of(job.output, results(), job="ip_visits", checkpoint=job.checkpoint)
+    return written(visits(read_records(session, job), options), write, "ip-visits", job)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

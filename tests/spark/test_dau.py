@@ -16,25 +16,29 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from discovery.core.errors import KafkaUnreachableError
+from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError, StateError
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.jobs.arguments import Job
 from discovery.spark.jobs.dau_events import classify
-from discovery.spark.jobs.dau_options import DauOptions
-from discovery.spark.jobs.dau_query import BatchWriter, start_query, tables_of
-from discovery.spark.jobs.dau_store import DauStore
-from discovery.spark.jobs.folder import FolderOutput, FolderWriter
+from discovery.spark.jobs.folder import FolderOutput
 from discovery.spark.jobs.jdbc import JdbcOutput, JdbcWriter
 from discovery.spark.jobs.letters import HEAD_BYTES, Clock
+from discovery.spark.jobs.outputs import Output
 from discovery.spark.jobs.running import CHECKPOINT_MANAGER, own_error, write_local_files_without_forks
+from discovery.spark.jobs.sqlite import SqliteOutput
+from discovery.spark.jobs.tables import Table, tables_of
 from discovery.spark.progress.listener import SourceProgress
-from spark_jobs.dau import main
+from spark_jobs import ip_visits
+from spark_jobs.dau import DauOptions, count, main, results
 from tests.support.helpers import eventually, produce
 from tests.support.postgres import Postgres, running_postgres
 
@@ -59,13 +63,12 @@ class Run:
         self.written = 0
         self.database = folder / "dau.db"
         (folder / "in").mkdir()
-        self.options = DauOptions(
-            bootstrap_servers="",
-            topic="events",
-            output=self.database,
-            checkpoint=str(folder / "ck"),
-            available_now=True,
-        )
+        self.options = self.into(SqliteOutput(path=self.database))
+
+    def into(self, output: Output, checkpoint: str = "ck", **more: Any) -> DauOptions:
+        checkpoint = str(self.folder / checkpoint)
+        job = Job(topic="events", output=output, checkpoint=checkpoint, available_now=True)
+        return DauOptions(job=job, **more)
 
     def put(self, values: Iterable[bytes | None]) -> None:
         lines = []
@@ -84,18 +87,12 @@ class Run:
         return reader.json(str(self.folder / "in"))
 
     def count(
-        self, options: DauOptions | None = None, *, writer: Callable[[DataFrame, int], None] | None = None
-    ) -> list[dict[str, int]]:
-        options = options or self.options
-        store = DauStore(self.database, options.checkpoint)
-        store.create()
-        writer = writer or BatchWriter(store, time_zone=options.time_zone)
-        query = start_query(self.records(), writer, options)
+        self, options: DauOptions | None = None, records: DataFrame | None = None
+    ) -> list[StreamingQueryProgress]:
+        query = count(records or self.records(), options or self.options)
         try:
             query.awaitTermination()
-            return [
-                {"dropped": sum(s.numRowsDroppedByWatermark for s in p.stateOperators)} for p in query.recentProgress
-            ]
+            return list(query.recentProgress)
         finally:
             query.stop()
 
@@ -109,18 +106,27 @@ class Run:
             return connection.execute(query).fetchall()
 
 
+def dropped(progress: Iterable[StreamingQueryProgress]) -> int:
+    return sum(state.numRowsDroppedByWatermark for batch in progress for state in batch.stateOperators)
+
+
 @pytest.fixture
 def run(session: SparkSession, tmp_path: Path) -> Run:
     return Run(session, tmp_path)
 
 
-def test_given_events_over_days_when_counted_then_users_are_exact_per_day(run: Run) -> None:
+def test_given_events_over_days_when_counted_then_users_are_exact_per_day_and_no_batch_is_collected(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DataFrame, "collect", lambda _: pytest.fail("a batch was collected on the driver"))
+    monkeypatch.setattr(DataFrame, "toPandas", lambda _: pytest.fail("a batch was collected on the driver"))
     yesterday = NOW - timedelta(days=1)
     run.put([event("a", event_id="1"), event("a", event_id="2"), event("b"), event("a", at=yesterday)])
     run.put([event("c", at=yesterday), event("b", event_id="9")])
     run.count()
     today, before = NOW.date().isoformat(), yesterday.date().isoformat()
-    assert run.rows("SELECT * FROM daily_active_users") == [(before, 2, 2), (today, 2, 4)]
+    days = "SELECT day, count(*) AS users, sum(events) AS events FROM daily_users GROUP BY day ORDER BY day"
+    assert run.rows(days) == [(before, 2, 2), (today, 2, 4)]
     expected = zlib.crc32(b"1") + zlib.crc32(b"2")
     assert run.rows("SELECT checksum FROM daily_users WHERE user_id = 'a' ORDER BY day DESC LIMIT 1") == [(expected,)]
 
@@ -162,7 +168,7 @@ def test_given_a_timestamp_from_the_future_when_counted_then_honest_events_are_n
     run.put([event("a", at="2199-01-01T00:00:00Z"), event("a")])
     run.put([event("a", at=NOW - timedelta(hours=20)), b"{oops", event("b")])
     progress = run.count()
-    assert sum(p["dropped"] for p in progress) == 0
+    assert dropped(progress) == 0
     assert run.rows("SELECT sum(events) FROM daily_users") == [(3,)]
 
 
@@ -171,7 +177,7 @@ def test_given_one_event_a_day_ahead_when_counted_then_it_is_a_dead_letter_and_n
     run.put([event("b", at=NOW + timedelta(seconds=60))])
     run.put([event("c"), b"{oops"])
     progress = run.count(replace(run.options, clock=CLOCK))
-    assert sum(p["dropped"] for p in progress) == 0
+    assert dropped(progress) == 0
     assert run.rows("SELECT DISTINCT user_id FROM daily_users ORDER BY 1") == [("a",), ("b",), ("c",)]
     assert run.rows("SELECT reason FROM dead_letters ORDER BY offset") == [
         ("ts lies more than 300 s ahead",),
@@ -200,7 +206,7 @@ def test_given_old_data_when_read_back_then_malformed_records_are_not_dropped_as
     run.put([event("a", at=NOW), b"{two"])
     run.put([event("a", at=NOW, event_id="3"), b"{three"])
     progress = run.count()
-    assert sum(p["dropped"] for p in progress) == 0
+    assert dropped(progress) == 0
     assert run.rows("SELECT count(*) FROM dead_letters") == [(3,)]
 
 
@@ -211,7 +217,7 @@ def test_given_an_event_beyond_the_lateness_when_counted_then_the_drop_is_report
     registry = CollectorRegistry()
     progress = SourceProgress(run.session, state_dir=run.folder, registry=registry).start()
     try:
-        assert sum(batch["dropped"] for batch in run.count()) == 1
+        assert dropped(run.count()) == 1
         late, labels = "kafka_discovery_query_late_rows_dropped_total", {"query": "dau-events"}
         eventually(lambda: registry.get_sample_value(late, labels) == 1, JOB_SECONDS, "the metric")
     finally:
@@ -233,24 +239,44 @@ def test_given_a_crash_after_our_commit_when_the_batch_is_replayed_then_nothing_
 
 
 def test_given_a_small_lateness_when_days_pass_then_the_state_lets_go_of_users_and_dead_letters(run: Run) -> None:
-    options = replace(run.options, clock=CLOCK)
     run.put([event(f"u{i}", at=NOW - timedelta(days=9)) for i in range(50)])
     run.put([event("a", at=NOW)])
     run.put([event("b", at=NOW)])
-    store = DauStore(run.database, options.checkpoint)
-    store.create()
-    query = start_query(run.records(), BatchWriter(store), options)
-    try:
-        query.awaitTermination()
-        last = query.lastProgress
-        assert last is not None
-        assert sum(state.numRowsTotal for state in last.stateOperators) == 2
-    finally:
-        query.stop()
+    last = run.count(replace(run.options, clock=CLOCK))[-1]
+    assert sum(state.numRowsTotal for state in last.stateOperators) == 2
     assert run.rows("SELECT count(*) FROM daily_users") == [(52,)]
 
 
-TABLES = partial(tables_of, time_zone="UTC")
+def test_given_file_and_checkpoint_that_do_not_belong_together_when_counted_then_both_are_named_and_nothing_changes(
+    run: Run,
+) -> None:
+    run.put([event("a")])
+    run.count()
+    before = run.rows("SELECT * FROM daily_users")
+    run.put([event("b")])
+    new = replace(run.options, job=replace(run.options.job, checkpoint=str(run.folder / "new")))
+    assert f"--output: {run.database} holds the results of another checkpoint" in refused(run, new, ConfigError)
+    assert run.rows("SELECT * FROM daily_users") == before
+
+
+def test_given_a_table_that_refuses_when_counted_then_one_line_names_the_file_and_nothing_of_the_batch_is_in_it(
+    run: Run,
+) -> None:
+    with closing(sqlite3.connect(run.database)) as connection:
+        connection.execute("CREATE VIEW dead_letters AS SELECT 1 AS topic")
+    run.put([event("a"), b"{oops"])
+    said = refused(run, run.options, StateError)
+    assert said.startswith(f"--output: {run.database} cannot be written: Cannot add a column to a view")
+    assert run.rows("SELECT name FROM sqlite_master") == [("dead_letters",)]
+
+
+def refused(run: Run, options: DauOptions, kind: type[DiscoveryError]) -> str:
+    with pytest.raises(StreamingQueryException) as raised:
+        run.count(options)
+    known = own_error(str(raised.value))
+    assert known is not None
+    assert known.exit_code == kind.exit_code
+    return str(known)
 
 
 @pytest.fixture(scope="module")
@@ -268,16 +294,21 @@ def database(postgres: Postgres) -> JdbcOutput:
     return JdbcOutput(url=postgres.url, options={"driver": "org.postgresql.Driver"})
 
 
+def folder_output(run: Run) -> tuple[Path, DauOptions]:
+    folder = run.folder / "results"
+    return folder, run.into(FolderOutput(format="parquet", path=str(folder)))
+
+
 def test_given_a_database_when_a_batch_is_replayed_then_totals_and_dead_letters_are_there_once(
     run: Run, postgres: Postgres
 ) -> None:
-    writer = JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck")
+    options = run.into(database(postgres))
     run.put([event("a", event_id="1"), event("a", event_id="2"), event("b"), b"{oops"])
-    run.count(writer=writer)
+    run.count(options)
     for batch_id in (0, 1):
         run.forget_commit(batch_id)
         run.put([event("a", event_id="3"), event("c")])
-        run.count(writer=writer)
+        run.count(options)
     counted = postgres.rows("SELECT user_id, events FROM daily_users ORDER BY 1")
     assert counted == [("a", "4"), ("b", "1"), ("c", "2")]
     dead = postgres.rows('SELECT topic, partition, "offset", reason, value, bytes FROM dead_letters')
@@ -286,19 +317,45 @@ def test_given_a_database_when_a_batch_is_replayed_then_totals_and_dead_letters_
     assert postgres.rows("SELECT count(*) FROM daily_users_staging") == [("0",)]
 
 
+class Interrupted(JdbcWriter):
+    """Other jobs write between its staging and its transaction."""
+
+    meanwhile: Callable[[], None]
+
+    def _stage(self, table: Table, attempt: str) -> None:
+        super()._stage(table, attempt)
+        self.meanwhile()
+
+
+def test_given_two_jobs_in_a_database_when_their_batches_interleave_then_each_has_its_letters(
+    run: Run, postgres: Postgres
+) -> None:
+    def letter(reason: str, columns: str) -> DataFrame:
+        row = ("events", 3, 7, reason, b"x", 1, "hash", None, None, None, None)
+        letters = "topic STRING, partition INT, offset BIGINT, reason STRING, value BINARY, bytes INT, sha256 STRING"
+        return run.session.createDataFrame([row], f"{letters}, {columns}")
+
+    output = database(postgres)
+    of_dau, of_visits = partial(tables_of, results=results("UTC")), partial(tables_of, results=ip_visits.results())
+    daily = JdbcWriter(output, of_dau, job="dau", checkpoint="/ck/dau")
+    no_event = letter("no event", "until TIMESTAMP, user_id STRING, events BIGINT, checksum BIGINT")
+    visits = Interrupted(output, of_visits, job="ip_visits", checkpoint="/ck/visits")
+    visits.meanwhile = partial(daily, no_event, 0)
+    visits(letter("no visit", "window_start TIMESTAMP, window_end TIMESTAMP, ip STRING, visits BIGINT"), 0)
+    assert postgres.rows("SELECT reason FROM dead_letters") == [("no event",)]
+    assert postgres.rows("SELECT reason FROM visits_dead_letters") == [("no visit",)]
+
+
 def test_given_a_database_of_another_checkpoint_when_counted_then_both_are_named_and_nothing_changes(
     run: Run, postgres: Postgres
 ) -> None:
-    writer = JdbcWriter(database(postgres), TABLES, job="other", checkpoint=run.options.checkpoint)
     run.put([event("another")])
-    run.count(writer=writer)
+    run.count(run.into(database(postgres)))
     before = postgres.rows("SELECT * FROM daily_users ORDER BY 2")
     run.put([event("again")])
-    with pytest.raises(StreamingQueryException) as raised:
-        run.count(replace(run.options, checkpoint=str(run.folder / "new")), writer=writer)
-    known = own_error(str(raised.value))
-    assert f"--output: {postgres.url.partition('?')[0]} holds the results of another checkpoint" in str(known)
-    assert run.options.checkpoint in str(known)
+    said = refused(run, run.into(database(postgres), "new"), ConfigError)
+    assert f"--output: {postgres.url.partition('?')[0]} holds the results of another checkpoint" in said
+    assert str(run.folder / "new") in said
     assert postgres.rows("SELECT * FROM daily_users ORDER BY 2") == before
 
 
@@ -306,13 +363,12 @@ def test_given_a_database_when_a_task_fails_by_what_it_reads_then_that_error_end
     run: Run, postgres: Postgres
 ) -> None:
     @udf(returnType="boolean", useArrow=False)
-    def unreachable(_user: str) -> bool:
+    def unreachable(_topic: str) -> bool:
         raise KafkaUnreachableError("no living broker")
 
-    writer = JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck")
     run.put([event("a")])
     with pytest.raises(StreamingQueryException) as raised:
-        run.count(writer=lambda batch, batch_id: writer(batch.where(unreachable("user_id")), batch_id))
+        run.count(run.into(database(postgres)), run.records().where(unreachable("topic")))
     known = own_error(str(raised.value))
     assert (str(known), known and known.exit_code) == ("no living broker", KafkaUnreachableError.exit_code)
     assert postgres.rows("SELECT * FROM daily_users") == []
@@ -321,10 +377,8 @@ def test_given_a_database_when_a_task_fails_by_what_it_reads_then_that_error_end
 def test_given_a_database_that_refuses_when_counted_then_one_line_names_it(run: Run, postgres: Postgres) -> None:
     postgres.rows("CREATE TABLE kafka_discovery_batches (a INT)")
     run.put([event("a")])
-    with pytest.raises(StreamingQueryException) as raised:
-        run.count(writer=JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck"))
     refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "query_id" does not exist'
-    assert str(own_error(str(raised.value))) == refusal
+    assert refused(run, run.into(database(postgres)), StateError) == refusal
 
 
 LIKE_NAMES = "CREATE SCHEMA other; CREATE TABLE other.daily_users (a INT); CREATE TABLE dead1letters (a INT)"
@@ -341,7 +395,7 @@ def test_given_like_names_or_no_second_statement_when_tables_are_made_then_each_
 ) -> None:
     postgres.rows(before)
     run.put([event("a"), b"{oops"])
-    run.count(writer=JdbcWriter(database(postgres), TABLES, job="dau", checkpoint="/ck"))
+    run.count(run.into(database(postgres)))
     keys = """SELECT table_name, string_agg(column_name, ',' ORDER BY ordinal_position)
         FROM information_schema.key_column_usage WHERE table_schema = 'public' GROUP BY 1 ORDER BY 1"""
     assert postgres.rows(keys) == [
@@ -355,45 +409,40 @@ def test_given_like_names_or_no_second_statement_when_tables_are_made_then_each_
 def test_given_a_folder_when_a_batch_is_replayed_then_each_batch_is_there_once_and_an_older_checkpoint_is_refused(
     run: Run,
 ) -> None:
-    folder = run.folder / "results"
-    output = FolderOutput(format="parquet", path=str(folder))
-    writer = FolderWriter(output, TABLES, checkpoint=run.options.checkpoint)
+    folder, options = folder_output(run)
     run.put([event("a", event_id="1"), event("b"), b"{oops"])
-    run.count(writer=writer)
+    run.count(options)
     older = shutil.copytree(run.folder / "ck", run.folder / "older")
     run.forget_commit(0)
     for number in range(2):
         run.put([event("a", event_id=f"later {number}")])
-        run.count(writer=writer)
+        run.count(options)
     users = run.session.read.parquet(str(folder / "daily_users")).select("batch_id", "user_id", "events")
     assert sorted(map(tuple, users.collect())) == [(0, "a", 1), (0, "b", 1), (1, "a", 2), (2, "a", 3)]
     dead = run.session.read.parquet(str(folder / "dead_letters")).select("batch_id", "reason", "bytes")
     assert [tuple(row) for row in dead.collect()] == [(0, "not JSON", 5)]
-    with pytest.raises(StreamingQueryException) as raised:
-        run.count(replace(run.options, checkpoint=str(older)), writer=writer)
-    assert f"--output: {folder} ends with batch 2, and checkpoint {run.options.checkpoint}" in str(raised.value)
+    said = refused(run, run.into(options.job.output, older.name), ConfigError)
+    assert said.startswith(f"--output: {folder} ends with batch 2, and checkpoint {older}")
 
 
 @pytest.mark.parametrize("draft", ["", '{"query_id": "5'], ids=["empty", "torn"])
 def test_given_a_driver_that_died_in_its_first_note_when_it_starts_again_then_it_goes_on(run: Run, draft: str) -> None:
-    folder = run.folder / "results"
+    folder, options = folder_output(run)
     folder.mkdir()
     (folder / "_kafka_discovery.json.new").write_text(draft)
     run.put([event("a")])
-    run.count(writer=FolderWriter(FolderOutput(format="parquet", path=str(folder)), TABLES, checkpoint="/ck"))
+    run.count(options)
     users = run.session.read.parquet(str(folder / "daily_users")).select("batch_id", "user_id")
     assert [tuple(row) for row in users.collect()] == [(0, "a")]
     assert json.loads((folder / "_kafka_discovery.json").read_text())["last_batch_id"] == 0
 
 
 def test_given_a_note_that_no_job_wrote_when_counted_then_it_is_named_and_refused(run: Run) -> None:
-    folder = run.folder / "results"
+    folder, options = folder_output(run)
     folder.mkdir()
     (folder / "_kafka_discovery.json").write_text("")
     run.put([event("a")])
-    with pytest.raises(StreamingQueryException) as raised:
-        run.count(writer=FolderWriter(FolderOutput(format="parquet", path=str(folder)), TABLES, checkpoint="/ck"))
-    assert "_kafka_discovery.json holds '', which no job wrote" in str(own_error(str(raised.value)))
+    assert "_kafka_discovery.json holds '', which no job wrote" in refused(run, options, StateError)
     assert [path.name for path in folder.iterdir()] == ["_kafka_discovery.json"]
 
 
@@ -500,5 +549,5 @@ def test_given_a_wrong_option_when_the_job_starts_then_it_ends_at_once_with_one_
 ) -> None:
     assert main(["--topic", "t"]) == 2
     assert capsys.readouterr().err.strip() == (
-        "dau: the following arguments are required: --bootstrap-servers, --output, --checkpoint; see --help"
+        "dau: the following arguments are required: --bootstrap-servers, --checkpoint; see --help"
     )

@@ -18,14 +18,12 @@ from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access, GroupNotes, Note
 from discovery.localkafka.cluster import LocalKafka
-from discovery.spark.jobs import dau_options, dau_query
-from discovery.spark.jobs.dau_kafka import kafka_writer
-from discovery.spark.jobs.dau_options import KafkaOutput
+from discovery.spark.jobs.outputs import KafkaOutput
 from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.options import BY_OFFSET, marker_group, parse_options
 from discovery.spark.sink.preflight import prepare
 from spark_jobs import copy_topic as copy
-from spark_jobs import ip_visits
+from spark_jobs import dau, ip_visits
 from tests.support.helpers import produce
 from tests.support.sink import committed_records, committed_values
 
@@ -52,8 +50,7 @@ class Topics:
             "--output-topic": self.target,
             "--checkpoint": str(self.checkpoint),
             "--sink-id": self.target,
-            "--sink-option": f"stateDir={self.folder / 'state'}",
-            "--source-option": f"stateDir={self.folder / 'state'}",
+            "--state-dir": str(self.folder / "state"),
         }
         return [*(text for pair in named.items() for text in pair), "--available-now", *more]
 
@@ -128,7 +125,8 @@ def test_given_a_copy_of_an_earlier_program_when_a_partition_of_a_later_batch_ha
     produce(servers, topics.source, *[str(number) for number in range(200)], partition=0)
     produce(servers, topics.source, "copied before", partition=1)
     options = copy.parse_arguments(topics.arguments("--max-offsets-per-trigger", "20"))
-    plan = prepare(parse_options({**options.job.sink, "topic": topics.target, BY_OFFSET: f"{topics.source} "}))
+    assert isinstance(options.job.output, KafkaOutput)
+    plan = prepare(parse_options({**options.job.output.sink, "topic": topics.target, BY_OFFSET: f"{topics.source} "}))
     ledger, notes = SinkLedger(plan), GroupNotes(plan.access, group=plan.options.group, topic=TopicName(topics.source))
     control = ledger.control(timeout_seconds=30)
     assert control is not None
@@ -191,12 +189,9 @@ def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_de
 ) -> None:
     event = {"event_id": "1", "user_id": "ann", "ip": "10.0.0.1", "ts": NOW.isoformat()}
     topics.put(json.dumps(event), json.dumps({**event, "event_id": "2"}), "{oops", LARGE)
-    options = dau_options.parse_arguments([*topics.arguments(), "--output", "kafka"])
-    assert isinstance(options.output, KafkaOutput)
+    options = dau.parse_arguments(topics.arguments())
     for _ in range(2):
-        records = dau_query.read_records(session, replace(options, state_dir=topics.folder / "state"))
-        writer = kafka_writer(options.bootstrap_servers, options.output)
-        finish(dau_query.start_query(records, writer, options))
+        finish(dau.start_query(session, options))
         topics.forget_commit()
     found = sorted(map(json.loads, topics.found()), key=len)
     assert [(row["user_id"], row["events"]) for row in found if "user_id" in row] == [("ann", 2)]

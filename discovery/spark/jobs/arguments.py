@@ -1,139 +1,126 @@
-"""Command-line options that the jobs with a Kafka output share."""
+"""The command line that all jobs share, read into one frozen value."""
 
-import argparse
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from discovery.config.durations import duration_option
 from discovery.config.option_values import topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 from discovery.spark.jobs.letters import Clock
+from discovery.spark.jobs.outputs import Output, add_outputs, output_of
+from discovery.spark.jobs.texts import Parser, local_folder, pairs, positive
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """What a job shows of itself while it runs."""
-
-    progress_file: Path | None = None
-    metrics: BrokerAddress | None = None
-    """Where Prometheus finds them."""
-    state_dir: Path | None = None
-    """The source's."""
-
-
-_UNWATCHED = Watching()
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises instead of printing the usage and leaving."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse found.
-
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError(f"{message}; see --help")
+SOURCE = "kafka-discovery"
+"""The format of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What every job from topic to topic needs to know."""
+    """What every job needs to know."""
 
-    bootstrap_servers: str
     topic: str
-    output_topic: str
-    sink_id: str
-    lanes: int
+    output: Output
     checkpoint: str
-    dead_letter_topic: str | None = None
+    source: tuple[tuple[str, str], ...] = ()
+    """The options of the source."""
+    source_format: str = SOURCE
     trigger_interval_seconds: float = 1.0
     available_now: bool = False
-    starting_offsets: str = "earliest"
-    source_options: tuple[tuple[str, str], ...] = ()
-    sink_options: tuple[tuple[str, str], ...] = ()
     master: str | None = None
     spark_options: tuple[tuple[str, str], ...] = ()
-    watching: Watching = _UNWATCHED
-    create_topics: bool = False
+    progress_file: Path | None = None
+    metrics: BrokerAddress | None = None
+    """Where Prometheus finds them."""
 
     @property
-    def sink(self) -> dict[str, str]:
-        """The options of the sink."""
-        return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "sinkId": self.sink_id,
-            "lanes": str(self.lanes),
-            **dict(self.sink_options),
-        }
-
-    @property
-    def source(self) -> dict[str, str]:
-        """The options of the source."""
-        return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "subscribe": self.topic,
-            "startingOffsets": self.starting_offsets,
-            **dict(self.source_options),
-        }
+    def state_dir(self) -> Path | None:
+        """The source's."""
+        found = dict(self.source).get("stateDir")
+        return None if found is None else Path(found)
 
 
-def add_common(parser: Parser, *, sink_id: str, dead_letters: str) -> None:
-    """Add what `job_of` reads.
+def job_parser(name: str, description: str, *, sink_id: str, dead_letters: str = "the output's") -> Parser:
+    """Make a parser of what `job_of` reads; a job adds its own options.
 
     Args:
-        parser: Takes it.
-        sink_id: Of the job.
+        name: The job's file.
+        description: What it does.
+        sink_id: Name of its sink.
         dead_letters: What becomes of records that cannot be used, where no topic is named for them.
 
     Runs: main thread.
     """
+    parser = Parser(prog=name, description=description)
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="brokers to begin with")
     add("--topic", required=True, help="topic to read")
-    add("--output-topic", required=True, help="topic to write; it must exist")
-    add("--dead-letter-topic", metavar="TOPIC", help=f"topic of records that cannot be used (default: {dead_letters})")
-    add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per sink id")
-    add("--sink-id", default=sink_id, help=f"name of the sink, of this query alone (default: {sink_id})")
-    add("--lanes", default="1", metavar="N", help="tasks that write, one transaction each (default: 1)")
-    add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second)")
+    add("--checkpoint", required=True, metavar="DIR", help="Spark's recovery folder; one per output or sink id")
+    add_outputs(parser, sink_id=sink_id, dead_letters=dead_letters)
+    add("--trigger-interval", metavar="TIME", help="pause between micro-batches (default: 1 second; 0s: none)")
     add("--available-now", action="store_true", help="read what is there, then end")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON", help="where a new query begins")
+    add("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
+    add("--on-parked", choices=("continue", "hold"), default="continue", help="while a partition has no leader")
+    add("--source-id", help="name of this source; its state is kept under it")
+    add("--state-dir", type=Path, metavar="DIR", help="where the last good view of the cluster is kept")
     add("--source-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the source")
-    add("--sink-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the sink")
+    add("--format", default=SOURCE, help=f"Spark source to read with (default: {SOURCE})")
     add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
-    add("--create-topics", action="store_true", help="make both topics where they are missing, 3 partitions each")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
-    add_watching(parser)
+    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+    add("--metrics", metavar="HOST:PORT", help="serve metrics of source and query there (default: nowhere)")
+    return parser
 
 
-def add_watching(parser: Parser) -> None:
-    """Add what `watching_of` reads.
+def job_of(given: Namespace) -> Job:
+    """Check what `job_parser` takes.
 
-    Runs: main thread.
+    Raises:
+        ConfigError: names option, value and remedy.
+
+    Runs: main thread; looks at the file system.
     """
-    parser.add_argument(
-        "--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch"
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve metrics of source and query there (default: nowhere)",
-    )
-
-
-def watching_of(given: Namespace, *, state_dir: str | Path | None) -> Watching:
-    """Read what `add_watching` added. Raises ConfigError where it is no address."""
-    address = parse_bootstrap_servers(given.metrics, option="--metrics")[0] if given.metrics else None
-    return Watching(
+    parse_bootstrap_servers(given.bootstrap_servers, option="--bootstrap-servers")
+    if given.available_now and given.trigger_interval is not None:
+        raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
+    topic = topic_name("--topic", given.topic)
+    return Job(
+        topic=topic,
+        output=output_of(given),
+        checkpoint=local_folder(given.checkpoint),
+        source=_source(given, topic),
+        source_format=given.format,
+        trigger_interval_seconds=duration_option(
+            given.trigger_interval or "1 second", option="--trigger-interval", above_zero=False
+        ),
+        available_now=given.available_now,
+        master=given.master,
+        spark_options=pairs(given.conf, "--conf"),
         progress_file=given.progress_file and given.progress_file.absolute(),
-        metrics=address,
-        state_dir=None if state_dir is None else Path(state_dir),
+        metrics=parse_bootstrap_servers(given.metrics, option="--metrics")[0] if given.metrics else None,
     )
+
+
+def _source(given: Namespace, topic: str) -> tuple[tuple[str, str], ...]:
+    chosen: dict[str, object | None] = {
+        "kafka.bootstrap.servers": given.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": given.starting_offsets,
+        "maxOffsetsPerTrigger": positive(given.max_offsets_per_trigger, "--max-offsets-per-trigger"),
+    }
+    if given.format == SOURCE:
+        chosen |= {
+            # Said aloud because there is event time: rows of a parked partition come late. They are still counted
+            # while the outage is shorter than the allowed lateness, whereas `hold` would stop everybody's count for
+            # one partition.
+            "onParked": given.on_parked,
+            "sourceId": given.source_id,
+            "stateDir": given.state_dir and given.state_dir.absolute(),
+        }
+    named = tuple((name, str(value)) for name, value in chosen.items() if value is not None)
+    return (*named, *pairs(given.source_option, "--source-option"))
 
 
 def add_clock(parser: Parser, *, lateness: str) -> None:
@@ -157,65 +144,3 @@ def clock_of(given: Namespace) -> Clock:
         allowed_lateness_seconds=duration_option(given.allowed_lateness, option="--allowed-lateness", above_zero=False),
         skew_seconds=duration_option(given.clock_skew, option="--clock-skew", above_zero=False),
     )
-
-
-def job_of(given: Namespace) -> Job:
-    """Check what `add_common` added.
-
-    Raises:
-        ConfigError: names option, value and remedy.
-
-    Runs: main thread.
-    """
-    parse_bootstrap_servers(given.bootstrap_servers, option="--bootstrap-servers")
-    if given.available_now and given.trigger_interval is not None:
-        raise ConfigError("--available-now ends when all is read; leave out --trigger-interval")
-    if given.topic == given.output_topic:
-        raise ConfigError(f"--output-topic: {given.output_topic!r} is what is read; name another topic")
-    return Job(
-        bootstrap_servers=given.bootstrap_servers,
-        topic=topic_name("--topic", given.topic),
-        output_topic=topic_name("--output-topic", given.output_topic),
-        dead_letter_topic=given.dead_letter_topic and topic_name("--dead-letter-topic", given.dead_letter_topic),
-        sink_id=given.sink_id,
-        lanes=positive(given.lanes, "--lanes") or 1,
-        checkpoint=local_folder(given.checkpoint),
-        trigger_interval_seconds=duration_option(
-            given.trigger_interval or "1 second", option="--trigger-interval", above_zero=False
-        ),
-        available_now=given.available_now,
-        starting_offsets=given.starting_offsets,
-        source_options=pairs(given.source_option, "--source-option"),
-        sink_options=pairs(given.sink_option, "--sink-option"),
-        master=given.master,
-        spark_options=pairs(given.conf, "--conf"),
-        watching=watching_of(given, state_dir=dict(pairs(given.source_option, "--source-option")).get("stateDir")),
-        create_topics=given.create_topics,
-    )
-
-
-def positive(text: str | None, option: str) -> int | None:
-    """Return a whole number above 0. Raises ConfigError where it is none."""
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ConfigError(f"{option}: {text!r} is not a whole number above 0")
-    return int(text)
-
-
-def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
-    """Part NAME=VALUE. Raises ConfigError where there is no name or no value."""
-    for text in texts:
-        if not text.partition("=")[0] or "=" not in text:
-            raise ConfigError(f"{option}: {text!r} has no name or no value; write NAME=VALUE")
-    return tuple((text.partition("=")[0], text.partition("=")[2]) for text in texts)
-
-
-def local_folder(text: str) -> str:
-    """Make a plain path absolute; leave `hdfs://...` and the like to Spark. Raises ConfigError for a file."""
-    if "://" in text:
-        return text
-    path = Path(text).absolute()
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--checkpoint: {path} is a file; name a folder")
-    return str(path)

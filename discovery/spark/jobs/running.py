@@ -5,28 +5,28 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from discovery.config.java import java_command
+from discovery.config.signals import STOP_SIGNALS, on_stop_signal
 from discovery.core import errors
-from discovery.core.model import BrokerAddress, TopicName
-from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Access
-from discovery.spark.jobs.arguments import Job, Watching
+from discovery.core.model import BrokerAddress
+from discovery.spark.jobs.arguments import Job
+from discovery.spark.jobs.outputs import make_ready
 from discovery.spark.jobs.progress_log import ProgressLog
 from discovery.spark.launch.python import worker_python
 from discovery.spark.launch.queries import StartedQuery
 from discovery.spark.progress.listener import SourceProgress
-from discovery.spark.sink.checks import living_brokers
-from discovery.spark.sink.options import parse_options
 
 
 class _HasJob(Protocol):
@@ -35,9 +35,10 @@ class _HasJob(Protocol):
 
 
 Options = TypeVar("Options", bound=_HasJob)
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _POLL_SECONDS = 0.2
-_ANSWER_SECONDS = 30.0
+_JVM_SECONDS = 60.0
+_BEFORE_SPARK = 100
+"""Hadoop runs hooks by falling priority; Spark's has 40."""
 _OWN_ERROR = re.compile(r"discovery\.core\.errors\.(\w+): (.+)")
 _REPORTED_BY_US = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 """Says why a query failed with a stack trace of its own; the job says it in one line."""
@@ -63,14 +64,19 @@ def make_session(
 ) -> SparkSession:
     """Start Spark, or take the session spark-submit prepared, with what exact counting needs.
 
+    Raises:
+        ConfigError: Spark is to be started here, and there is no Java for it.
+
     Runs: main thread, once; blocks for the start of a JVM (about 5 s).
     """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        java_command()  # Spark itself would say that its gateway exited
     # Without it the source's runner starts the system's interpreter, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     builder = SparkSession.builder.appName(name)
     for setting, value in STREAM_SETTINGS.items():
         builder = builder.config(setting, value)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master or not submitted:
         slots = max(_MIN_LOCAL_SLOTS, os.cpu_count() or 1)
         # A task of its own that fails is repeated on a cluster; here it would end the query: one retry.
@@ -122,7 +128,7 @@ def ended(job: str, act: Callable[[], None]) -> int:
 
     Runs: main thread; blocks as long as `act`.
     """
-    before = {number: signal.signal(number, _leave) for number in _SIGNALS}
+    before = {number: signal.signal(number, _leave) for number in STOP_SIGNALS}
     try:
         act()
     except errors.DiscoveryError as error:
@@ -149,7 +155,7 @@ def run_job(
     parse: Callable[[Sequence[str]], Options],
     start: Callable[[SparkSession, Options], StreamingQuery],
 ) -> int:
-    """Run a job from topic to topic until it is stopped; a user's mistake is one line and exit code 2.
+    """Run a job until it is stopped; a user's mistake is one line and exit code 2.
 
     Args:
         name: The job's module.
@@ -170,77 +176,76 @@ def run_job(
     return ended(name, run)
 
 
-def timed(writer: DataStreamWriter, job: Job) -> DataStreamWriter:
-    """Set the trigger that the command line asks for.
+def read_records(session: SparkSession, job: Job, **more: str) -> DataFrame:
+    """Describe the source; nothing is read yet.
 
-    Runs: driver.
+    Args:
+        session: The job's.
+        job: What to read.
+        more: Options that the job itself sets.
+
+    Runs: driver; blocks for one short Python worker.
     """
+    return session.readStream.format(job.source_format).options(**dict(job.source) | more).load()
+
+
+def written(frame: DataFrame, write: Callable[[DataFrame, int], None], name: str, job: Job) -> StreamingQuery:
+    """Start the query that writes each micro-batch.
+
+    Args:
+        frame: What is written.
+        write: Of (batch, batch id), see `outputs.writer_of`.
+        name: Of the query; the topic's is added.
+        job: Checkpoint and trigger.
+
+    Runs: driver, once; returns when the query is planned.
+    """
+    # Without an aggregation the update mode is the append mode.
+    writer = frame.writeStream.queryName(f"{name}-{job.topic}").outputMode("update").foreachBatch(write)
+    writer = writer.option("checkpointLocation", job.checkpoint)
     if job.available_now:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=f"{int(job.trigger_interval_seconds * 1_000)} milliseconds")
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{int(job.trigger_interval_seconds * 1_000)} milliseconds").start()
 
 
 def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuery]) -> None:
-    """Run a query until it ends or a signal comes.
+    """Run a query until it ends or a signal comes; the session ends with it.
+
+    Args:
+        name: The job's module.
+        job: The shared options.
+        start: Starts the query.
 
     Raises:
-        DiscoveryError: options or cluster do not fit.
+        DiscoveryError: options, output or cluster do not fit.
         StreamingQueryException: the query failed.
 
     Runs: main thread; blocks.
     """
-    topics = {"--output-topic": job.output_topic}
-    if job.dead_letter_topic is not None:
-        topics |= {"--dead-letter-topic": job.dead_letter_topic}
-    ready_topics(job.sink, {"--topic": job.topic, **topics} if job.create_topics else topics, create=job.create_topics)
-
-    def session() -> SparkSession:
-        return make_session(
+    make_ready(job.output, job.topic)
+    stopping = threading.Event()
+    on_stop_signal(lambda _: stopping.set())  # Spark's own handlers would cancel jobs and raise in the midst of a call
+    with metrics_server(job.metrics) as registry:
+        session = make_session(
             f"{name.replace('_', '-')}-{job.topic}",
             master=job.master,
             settings=job.spark_options,
             checkpoint=job.checkpoint,
         )
-
-    run_in(name, session, job.watching, start)
-
-
-def run_in(
-    name: str,
-    make: Callable[[], SparkSession],
-    watching: Watching,
-    start: Callable[[SparkSession], StreamingQuery],
-) -> None:
-    """Run a query until it ends or a signal comes; the session ends with it.
-
-    Args:
-        name: The job's.
-        make: Starts Spark.
-        watching: What is shown of it.
-        start: Starts the query.
-
-    Raises:
-        DiscoveryError: options or cluster do not fit.
-        StreamingQueryException: the query failed.
-
-    Runs: main thread; blocks.
-    """
-    stopping = stop_on_signals()
-    with metrics_server(watching.metrics) as registry:
-        session = make()
-        log = ProgressLog(name, watching.progress_file)
+        log = ProgressLog(name, job.progress_file)
         session.streams.addListener(log)
-        progress = SourceProgress(session, state_dir=watching.state_dir, registry=registry)
-        try:
-            if registry is not None:
-                progress.start()
-            if not stopping.is_set():
-                await_end(session, StartedQuery(lambda: start(session), _say), stopping)
-        finally:
-            # First: Spark would report the end to a listener whose process is gone.
-            progress.stop()
-            session.streams.removeListener(log)
-            session.stop()
+        progress = SourceProgress(session, state_dir=job.state_dir, registry=registry)
+        with stopped_before_the_jvm(session, stopping):
+            try:
+                if registry is not None:
+                    progress.start()
+                if not stopping.is_set():
+                    await_end(session, StartedQuery(lambda: start(session), _say), stopping)
+            finally:
+                # First: Spark would report the end to a listener whose process is gone.
+                progress.stop()
+                session.streams.removeListener(log)
+                session.stop()
 
 
 @contextmanager
@@ -272,30 +277,6 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - a job's own output
 
 
-def ready_topics(sink: Mapping[str, str], topics: Mapping[str, str], *, create: bool) -> None:
-    """Make topics where they are missing, for a try on a local cluster, or say which one is.
-
-    Args:
-        sink: The options of the job's sink.
-        topics: By the option that names each.
-        create: Make them.
-
-    Raises:
-        ConfigError: one is missing, or may not be made.
-        KafkaUnreachableError: no living broker.
-
-    Runs: main thread, before Spark starts; blocks <= 10 min for a living broker.
-    """
-    options = parse_options(sink).opened()
-    admin = TopicAdmin(Access(options.client.connection, living_brokers(options)))
-    for option, topic in {option: TopicName(name) for option, name in topics.items()}.items():
-        if admin.shape(topic, timeout_seconds=_ANSWER_SECONDS) is not None:
-            continue
-        if not create:
-            raise errors.ConfigError(f"{option}: topic {topic} does not exist; create it, or add --create-topics")
-        admin.create(topic, partitions=3, timeout_seconds=_ANSWER_SECONDS, compacted=False)
-
-
 def await_end(session: SparkSession, started: StartedQuery, stopping: threading.Event) -> None:
     """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
 
@@ -314,19 +295,48 @@ def await_end(session: SparkSession, started: StartedQuery, stopping: threading.
     query.stop()
 
 
-def stop_on_signals() -> threading.Event:
-    """Install handlers that only set a flag: Spark's own would cancel jobs and raise in the middle of a call.
+class _JvmEnds:
+    """What the JVM calls when it is asked to end, before it stops Spark."""
 
-    Runs: main thread, once.
+    def __init__(self, stopping: threading.Event, over: threading.Event) -> None:
+        self._stopping, self._over = stopping, over
+
+    def run(self) -> None:
+        """Ask for the end of the job and wait for it. Runs: a thread of py4j's; blocks <= `_JVM_SECONDS`."""
+        self._stopping.set()
+        self._over.wait(_JVM_SECONDS)
+
+    class Java:
+        """What py4j looks for."""
+
+        implements = ("java.lang.Runnable",)
+
+
+@contextmanager
+def stopped_before_the_jvm(session: SparkSession, stopping: threading.Event) -> Iterator[None]:
+    """Let a signal to the JVM (that of spark-submit, with which an orchestrator ends a driver) stop the job first.
+
+    Hadoop runs the hooks of a JVM that ends one after the other; Spark's own would cancel the batch under the query.
+
+    Args:
+        session: Ends within the block.
+        stopping: Is set by that signal.
+
+    Runs: main thread; the JVM waits <= 60 s for the block.
     """
-    stopping = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    for number in _SIGNALS:
-        signal.signal(number, on_signal)
-    return stopping
+    ensure_callback_server_started(session.sparkContext._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001 - no public way
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001
+    over = threading.Event()
+    hook = jvm.java.lang.Thread(_JvmEnds(stopping, over))
+    manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+    seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+    manager.addShutdownHook(hook, _BEFORE_SPARK, int(_JVM_SECONDS) + 1, seconds)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError):  # it is ending already
+            manager.removeShutdownHook(hook)
+        over.set()
 
 
 def own_error(text: str) -> errors.DiscoveryError | None:

@@ -1,11 +1,26 @@
-"""Results as tables: what is written of a batch, and whether it follows on what the output holds."""
+"""Results of a batch as tables or as records of a topic, and whether they follow on what the output holds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from discovery.core.errors import ConfigError
+from discovery.spark.jobs import letters
+
+
+class Results(NamedTuple):
+    """What a job makes of each row of a batch whose `reason`, if there is that column, is null."""
+
+    name: str
+    """Of the table."""
+    columns: Mapping[str, Column]
+    """Texts, whole numbers or bytes: what every output has."""
+    key: tuple[str, ...]
+    """A row replaces an earlier one of its key."""
+    dead_letters: str = "dead_letters"
+    """Of their table. Jobs may share a database and no table: each replaces rows, and empties what it has staged."""
 
 
 class Table(NamedTuple):
@@ -18,6 +33,42 @@ class Table(NamedTuple):
 
 Shape = Callable[[DataFrame], Sequence[Table]]
 """Turns a batch into tables; plans only."""
+
+
+def tables_of(batch: DataFrame, results: Results) -> list[Table]:
+    """Part the rows of a batch: results, and dead letters where a job has them. Runs: driver (plans only)."""
+    columns = [column.alias(name) for name, column in results.columns.items()]
+    if "reason" not in batch.columns:
+        return [Table(results.name, batch.select(*columns), results.key)]
+    dead = batch.where("reason IS NOT NULL").select(*letters.LETTER)
+    return [
+        Table(results.name, batch.where("reason IS NULL").select(*columns), results.key),
+        Table(results.dead_letters, dead, letters.LETTER[:3]),
+    ]
+
+
+def records_of(batch: DataFrame, results: Results, *, topic: str, dead_letter_topic: str) -> DataFrame:
+    """Turn the rows of a batch into records.
+
+    Args:
+        batch: With `letters.LETTER`; a null `reason` is a result.
+        results: The others.
+        topic: Of results.
+        dead_letter_topic: Of dead letters.
+
+    Returns:
+        `key, value, topic`: a result as JSON under its key's parts, joined by `|`, the last of a key being its total;
+        and dead letters, see `letters.shaped`.
+
+    Runs: driver (plans only); one pass over the batch.
+    """
+    found = {
+        "key": F.concat_ws("|", *[results.columns[name] for name in results.key]),
+        "value": F.to_json(F.struct(*[column.alias(name) for name, column in results.columns.items()])),
+        "topic": F.lit(topic),
+    }
+    is_result, letter = F.col("reason").isNull(), letters.shaped(dead_letter_topic)
+    return batch.select(*[F.when(is_result, found[name]).otherwise(letter[name]).alias(name) for name in found])
 
 
 class Held(NamedTuple):

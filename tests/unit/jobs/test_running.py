@@ -1,11 +1,15 @@
 """What a job does around its query, without Spark."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import httpx
 import pytest
 
+from discovery.config.java import java_command
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
-from discovery.spark.jobs.running import metrics_server
+from discovery.spark.jobs.running import ended, make_session, metrics_server
 from tests.support.ports import bound_socket, free_port
 
 
@@ -26,3 +30,42 @@ def test_given_a_port_that_is_taken_when_metrics_are_served_then_one_line_says_s
             metrics_server(address),
         ):
             pass
+
+
+@pytest.fixture
+def unknown_java() -> Iterator[None]:
+    """No Java was looked for yet, and what is found here is forgotten."""
+    java_command.cache_clear()
+    yield
+    java_command.cache_clear()
+
+
+@pytest.mark.usefixtures("unknown_java")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (None, "dau: Java is missing: install a Java 17 runtime"),
+        ("11.0.22", "is too old: Kafka and Spark need Java 17"),
+    ],
+)
+def test_given_no_java_or_an_old_one_when_a_job_starts_then_one_line_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    version: str | None,
+    said: str,
+) -> None:
+    if version:
+        (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        (tmp_path / "java").chmod(0o755)
+    for name in ("JAVA_HOME", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if version else str(tmp_path))
+    assert ended("dau", lambda: _session(tmp_path)) == 2
+    printed = capfd.readouterr().err
+    assert said in printed
+    assert len(printed.splitlines()) == 1
+
+
+def _session(folder: Path) -> None:
+    make_session("dau", master=None, settings=(), checkpoint=str(folder))
