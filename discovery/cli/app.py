@@ -19,6 +19,7 @@ from discovery.cli.removal import removal
 from discovery.cli.run import run
 from discovery.cli.serve import serve
 from discovery.core.errors import ConfigError, DiscoveryError
+from discovery.spark.launch.extra import PACKAGES, missing
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(checkpoint_commands.app, name="checkpoint")
@@ -38,19 +39,17 @@ app.command()(watch)
 app.command()(doctor)
 app.command()(removal)
 
-_SPARK_EXTRA = frozenset({"numba", "py4j", "pyarrow", "pyspark"})
-
 
 def main() -> None:
     """Run the command line; a `DiscoveryError`, or an extra that is missing, becomes one line and an exit code."""
     try:
         app()
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _SPARK_EXTRA:
+        if (error.name or "").partition(".")[0] not in PACKAGES:
             raise
         command = " ".join(word for word in sys.argv[1:2] if not word.startswith("-"))
         print(  # noqa: T201 - as below
-            f"kafka-discovery: {command}: {error.name} is not installed; pip install 'kafka-discovery[spark]'",
+            f"kafka-discovery: {command}: {missing(str(error.name))}",
             file=sys.stderr,
         )
         raise SystemExit(ConfigError.exit_code) from error

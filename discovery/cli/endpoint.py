@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 from typing import Annotated
@@ -14,6 +13,7 @@ from discovery.cli.config import Bootstrap, ConfigFile, StateDir, typed
 from discovery.config.flags import AsJson
 from discovery.config.logs import configure_logging
 from discovery.config.provenance import load
+from discovery.config.signals import on_stop_signal
 from discovery.store.locations import default_state_dir
 
 _START_SECONDS = 10.0
@@ -52,8 +52,7 @@ def endpoint(  # noqa: PLR0917 - typer's options
     from discovery.endpoint.make import followed  # noqa: PLC0415 - librdkafka only where it is needed
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop_signal(lambda _: stop.set())
     running = followed(settings, state_dir=settings.state_dir or default_state_dir())
     address = running.start()
     if metrics_port is not None:

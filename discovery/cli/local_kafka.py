@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from discovery.config.java import java_command
 from discovery.core.errors import ConfigError, StateError
 from discovery.core.plural import counted
 from discovery.localkafka import show
@@ -12,7 +13,6 @@ from discovery.localkafka.admin import wait_until
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.folders import DEFAULT_NAME, cluster_folder
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.localkafka.jars.java import java_command
 from discovery.localkafka.layout import ClusterFolder, held
 from discovery.localkafka.properties import ClusterSettings
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 
 from discovery.config.logs import configure_logging
+from discovery.config.signals import on_stop_signal
 from discovery.core.errors import ConfigError
 from discovery.store.locations import default_state_dir
 
@@ -102,8 +102,7 @@ def run(  # noqa: PLR0917 - typer's options
         say=_say,
         vet_seconds=vet_timeout,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _: supervisor.stop(received))
+    on_stop_signal(supervisor.stop)
     made = supervisor.run()
     for line in made.lines():
         _say(line)

@@ -162,6 +162,7 @@ def _as_json(sink: str, found: "SinkStatus") -> dict[str, Any]:
                 "batch": lane.marker.batch_id if lane.marker else None,
                 "rows": lane.marker.rows if lane.marker else None,
                 "generation": lane.marker.generation if lane.marker else None,
+                "generation_begun": lane.marker.is_boundary if lane.marker else None,
                 "age_seconds": int(time.time()) - lane.marker.wall_seconds if lane.marker else None,
                 "open_transaction": lane.open_transaction,
             }
@@ -190,5 +191,6 @@ def _line(lane: "LaneStatus") -> str:
     text = "no marker"
     if lane.marker is not None:
         age = int(time.time()) - lane.marker.wall_seconds
-        text = f"batch {lane.marker.batch_id}, {counted(lane.marker.rows, 'record')}, {age} s ago"
+        what = f"batch {lane.marker.batch_id}, {counted(lane.marker.rows, 'record')}"
+        text = f"{'generation begun' if lane.marker.is_boundary else what}, {age} s ago"
     return f"  lane {lane.lane}: {text}{', a transaction is open: abort-lingering ends it' * lane.open_transaction}"

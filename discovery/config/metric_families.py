@@ -7,12 +7,14 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 
 PREFIX = "kafka_discovery_"
+CLUSTER_LABEL = "kafka_cluster"
+"""Not `cluster`: of a label that a series has, Prometheus keeps its own `external_labels` off when it federates."""
 _KINDS = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "info": InfoMetricFamily}
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric's name without prefix, its kind, its labels after `cluster`, its meaning."""
+    """A metric's name without prefix, its kind, its labels after the cluster's, its meaning."""
 
     name: str
     kind: str

@@ -391,7 +391,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
     assert turn.state.pin is not None  # noqa: S101 - checked by the caller
     before = old or turn.state.left
     content = Snapshot(
-        generation=before.generation if before else Generation(0),
+        generation=before.generation if before else turn.state.floor,
         cluster_id=turn.state.pin,
         brokers=brokers,
         topics=merged.topics,

@@ -61,6 +61,10 @@ class TransactionError(DiscoveryError):
     """A transaction did not end well, or nobody knows how it ended; the retry of the task finds out."""
 
 
+class TransactionTimeoutError(TransactionError):
+    """The brokers did not do it by the deadline; they may do it yet."""
+
+
 class TransactionRefusedError(TransactionError):
     """The brokers refuse what a transaction asks for, and would again: no right, no such topic, too large a record."""
 

@@ -96,6 +96,8 @@ class PartitionMetadata:
     replicas: tuple[BrokerId, ...] = ()
     in_sync: tuple[BrokerId, ...] = ()
     leader_epoch: int | None = None
+    is_listed: bool = True
+    """False: the newest answer left it out, and no other topic id explains that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,12 @@
 from discovery.core.model import PartitionMetadata, Verdict
 from discovery.core.state import State
 
+_UNLISTED = (
+    "the brokers do not list it any more; if its topic was recreated with fewer partitions, stop the query and drop "
+    "the saved view: kafka-discovery state reset"
+)
+"""A lagging broker leaves out new partitions for a moment; only another topic id would prove that they are gone."""
+
 
 def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool, unanswered: str | None) -> str | None:
     """Return one sentence, or None for a partition that can be read.
@@ -16,7 +22,7 @@ def parked_reason(partition: PartitionMetadata, state: State, *, end_known: bool
     Runs: anywhere (pure).
     """
     if partition.leader_id is None:
-        return "it has no leader"
+        return "it has no leader" if partition.is_listed else _UNLISTED
     leader = state.snapshot.broker(partition.leader_id) if state.snapshot else None
     if leader is None:
         return f"its leader, broker {partition.leader_id}, is not listed"

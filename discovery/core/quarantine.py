@@ -1,6 +1,7 @@
 """Who is quarantined until when, who is asked next, and the rule that never everybody is quarantined.
 
-An address is quarantined after each failure (full jitter, doubling, capped); wrong and locked ones for the cap at once.
+An address is quarantined after each failure (full jitter, doubling, capped); a wrong one, or one that rejects the
+login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited.
 """

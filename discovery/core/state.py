@@ -8,6 +8,7 @@ from discovery.core.model import (
     BrokerAddress,
     BrokerId,
     ClusterId,
+    Generation,
     LoopState,
     Snapshot,
     TopicId,
@@ -20,6 +21,7 @@ from discovery.core.questions import Agenda, Division, Leaders, partitions_by_le
 from discovery.core.suspicion import Suspicions
 
 EVERYTHING = Interest(pattern="", both_ends=True)
+_NONE_YET = Generation(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ class State:
     pin_source: PinSource | None = None
     list_outvotes: bool = False
     """Nothing was read yet: a list whose addresses are all of one other cluster replaces a saved view of the dead."""
+    floor: Generation = _NONE_YET
+    """The newest generation of earlier runs, where no view of theirs is left."""
     left: Snapshot | None = None
     """The saved view that the list replaced."""
     first_answer_at: float | None = None
@@ -135,6 +139,7 @@ def initial_state(
     cluster_id: ClusterId | None = None,
     salt: int = 0,
     list_outvotes: bool = False,
+    floor: Generation = _NONE_YET,
 ) -> State:
     """Return the state of a loop that has asked nobody yet.
 
@@ -145,6 +150,7 @@ def initial_state(
         cluster_id: The pin given by the user; wins over the snapshot's, whose content is dropped if it differs.
         salt: Any number; differs between processes.
         list_outvotes: The configured addresses may replace the persisted view: see `State`.
+        floor: What is numbered is numbered above; the persisted view is at or above it.
 
     Runs: anywhere (pure).
     """
@@ -161,6 +167,7 @@ def initial_state(
         pin=pin,
         pin_source=PinSource.OPTION if cluster_id else PinSource.SAVED if snapshot else None,
         list_outvotes=list_outvotes,
+        floor=floor,
         snapshot=snapshot,
         without_id=without_id(snapshot, {}),
         leaders=partitions_by_leader(snapshot, interest),

@@ -104,5 +104,6 @@ def _with_kept(
     before: tuple[PartitionMetadata, ...], reported: tuple[PartitionMetadata, ...]
 ) -> tuple[PartitionMetadata, ...]:
     """Take the reported partitions, and of those left out the held ones, without a leader: nobody confirms it."""
-    by_index = {p.partition: replace(p, leader_id=None) for p in before} | {p.partition: p for p in reported}
+    by_index = {p.partition: replace(p, leader_id=None, is_listed=False) for p in before}
+    by_index |= {p.partition: p for p in reported}
     return tuple(by_index[index] for index in sorted(by_index))

@@ -90,7 +90,7 @@ def diagnose(facts: Facts, described: Described) -> Diagnosis:
 def _list(facts: Facts) -> Iterator[Finding]:
     living = [seen for seen in facts.listed if seen.failure_mode is None]
     names = [seen for seen in facts.listed if seen.failure_mode is FailureMode.UNRESOLVABLE]
-    locked = [seen for seen in facts.listed if seen.failure_mode is FailureMode.AUTH_REJECTED]
+    rejected = [seen for seen in facts.listed if seen.failure_mode is FailureMode.AUTH_REJECTED]
     total = len(facts.listed)
     if len(living) == total:
         whole = f"All {total} addresses of the list are alive."
@@ -110,9 +110,9 @@ def _list(facts: Facts) -> Iterator[Finding]:
     if names and len(names) < total:
         text = f"{_names(names)}: the name does not resolve, so the client drops the entry for as long as it lives."
         yield Finding(code="name-gone", weight=Weight.WARN, sentence=text)
-    if locked:
-        text = f"{_names(locked)} refuses login or certificate: a client that comes there first fails at once."
-        yield Finding(code="locked", weight=Weight.GRAVE, sentence=text)
+    if rejected:
+        text = f"{_names(rejected)} refuses login or certificate: a client that comes there first fails at once."
+        yield Finding(code="auth-rejected", weight=Weight.GRAVE, sentence=text)
     if len(living) == 1 and total >= 1:
         text = f"The list hangs by one living address ({living[0].address}): when it goes, every start fails."
         yield Finding(code="thin", weight=Weight.WARN, sentence=text)

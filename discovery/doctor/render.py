@@ -161,7 +161,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             {"code": f.code, "weight": f.weight.name.lower(), "sentence": f.sentence} for f in diagnosis.findings
         ],
         "advice": [{"code": a.code, "sentence": a.sentence, "after": _start(a.after)} for a in diagnosis.advice],
-        "curve": {"death": mode.value, "starts": [_start(p) for p in curve(client.limits, facts.counts, mode)]},
+        "curve": {"failure_mode": mode.value, "starts": [_start(p) for p in curve(client.limits, facts.counts, mode)]},
     }
 
 
@@ -178,7 +178,7 @@ def _seen(seen: Seen) -> dict[str, Any]:
         "address": str(seen.address),
         "verdict": seen.verdict.value,
         "detail": seen.detail,
-        "death": seen.failure_mode.value if seen.failure_mode else None,
+        "failure_mode": seen.failure_mode.value if seen.failure_mode else None,
         "failed_stage": seen.stage or None,
         "cluster_id": seen.cluster_id,
         "lookup_seconds": seen.stages.lookup,

@@ -27,7 +27,7 @@ from discovery.endpoint.race import Resolved, connect
 from discovery.endpoint.selection import in_order, to_guard
 from discovery.feed.base import FeedView
 
-_LOOK_SECONDS = 0.1
+_RECONCILE_SECONDS = 0.1
 _QUARANTINE_SECONDS = 1.0
 _MISSED_CHECKS = 2
 _log = event_log("discovery.endpoint")
@@ -129,7 +129,7 @@ class Guards:
         try:
             while True:
                 self._reconcile(asyncio.get_running_loop().time())
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_RECONCILE_SECONDS)
         finally:
             for guard in self._guards.values():
                 guard.task.cancel()

@@ -5,7 +5,7 @@ import contextlib
 import ssl
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from discovery.config.descriptors import is_ours
@@ -35,14 +35,12 @@ async def is_answering(resolved: Resolved, host: str, *, tls: ssl.SSLContext | N
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            reader, writer = await _open(resolved, host, tls)
-            try:
-                writer.write(_REQUEST)
-                head = await reader.readexactly(_HEAD_BYTES)
-            except (asyncio.IncompleteReadError, ConnectionError):
-                return tls is not None  # it shook hands before it closed
-            finally:
-                writer.close()
+            async with _opened(resolved, host, tls) as (reader, writer):
+                try:
+                    writer.write(_REQUEST)
+                    head = await reader.readexactly(_HEAD_BYTES)
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    return tls is not None  # it shook hands before it closed
     except ssl.SSLError:
         return True
     except OSError as error:  # TimeoutError among them
@@ -57,13 +55,9 @@ async def certificate(resolved: Resolved, host: str, *, tls: ssl.SSLContext, tim
     """
     with contextlib.suppress(OSError):
         async with asyncio.timeout(timeout_seconds):
-            _, writer = await _open(resolved, host, tls)
-            try:
-                secured = writer.get_extra_info("ssl_object")
-                found: bytes | None = secured.getpeercert(binary_form=True)
+            async with _opened(resolved, host, tls) as (_, writer):
+                found: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
                 return found
-            finally:
-                writer.close()
     return None
 
 
@@ -123,10 +117,8 @@ async def impostor(resolved: Resolved, host: str, *, tls: ssl.SSLContext, timeou
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            _, writer = await _open(resolved, host, tls)
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            async with _opened(resolved, host, tls):
+                pass
     except ssl.SSLCertVerificationError as error:
         return f"it does not show the name {host}: {error.verify_message}"
     return None
@@ -145,7 +137,12 @@ def _show_own(context: ssl.SSLContext, connection: Mapping[str, object]) -> None
                 context.load_cert_chain(chain, key, password=given.get("ssl.key.password", ""))
 
 
-async def _open(
+@contextlib.asynccontextmanager
+async def _opened(
     resolved: Resolved, host: str, tls: ssl.SSLContext | None
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(*resolved.address, ssl=tls, server_hostname=host if tls else None)
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*resolved.address, ssl=tls, server_hostname=host if tls else None)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()  # TLS waits for the other side's farewell, perhaps beyond the end of our loop

@@ -3,7 +3,7 @@
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
-from discovery.config.logs import event_log
+from discovery.config.logs import bound, event_log
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.config.threads import in_thread
 from discovery.core.answers import ProbeOutcome
@@ -73,7 +73,8 @@ class Followed:
         """
         self.feed.start()
         try:
-            return self.endpoint.start()
+            with bound(cluster=self.cluster):
+                return self.endpoint.start()
         except BaseException:
             self.feed.stop()
             raise
@@ -85,8 +86,8 @@ class Followed:
 
     def complain(self, seconds: float) -> None:
         """Say in the log that nobody was found."""
-        judged = verdicts(self.feed.view())
-        _log.warning("no_upstream_yet", waited_seconds=seconds, addresses=judged, consequence="clients are turned away")
+        facts = {"waited_seconds": seconds, "addresses": verdicts(self.feed.view())}
+        _log.warning("no_upstream_yet", cluster=self.cluster, **facts, consequence="clients are turned away")
 
     def serve_metrics(self, port: int) -> None:
         """Serve `/metrics` on loopback, from memory.
@@ -110,7 +111,10 @@ def followed(settings: Settings, *, state_dir: Path | None) -> Followed:
     """
     cluster = settings.endpoint_cluster
     one, policy = settings.clusters[cluster], settings.policy(cluster)
-    feed = brokers_feed(one.bootstrap_servers, one.client_options, policy, state_dir=state_dir, pin=one.pin)
+    context = {"cluster": cluster}
+    feed = brokers_feed(
+        one.bootstrap_servers, one.client_options, policy, state_dir=state_dir, pin=one.pin, log_context=context
+    )
     made = make_endpoint(feed.view, one.client_options, policy, limits_of(settings.endpoint))
     return Followed(feed=feed, endpoint=made, cluster=cluster)
 
@@ -122,6 +126,7 @@ def brokers_feed(
     *,
     state_dir: Path | None,
     pin: ClusterId | None = None,
+    log_context: Mapping[str, str] | None = None,
 ) -> EmbeddedFeed:
     """Return a loop, not started, that follows the brokers of a cluster and no topic.
 
@@ -136,6 +141,7 @@ def brokers_feed(
         state_dir=state_dir / "brokers" if state_dir is not None else None,
         cluster_id=pin,
         demand=nothing,
+        log_context=log_context,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from discovery.config.metric_families import Family, by_name, cumulated, empty
+from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty
 from discovery.endpoint.counting import CONNECT_BUCKETS_SECONDS, REASONS
 from discovery.endpoint.server import Endpoint
 
@@ -40,7 +40,7 @@ class EndpointCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return every family with the series of this moment."""
-        made = {name: empty(family, ("cluster", *family.labels)) for name, family in FAMILIES.items()}
+        made = {name: empty(family, (CLUSTER_LABEL, *family.labels)) for name, family in FAMILIES.items()}
         shown, counts = self._endpoint.shown(), self._endpoint.counts
         made["endpoint_ready_upstreams"].add_metric([self._cluster], len(shown.ready))
         made["endpoint_name_mismatches"].add_metric([self._cluster], len(shown.findings))

@@ -5,6 +5,7 @@ A thread of its own, for a full pipe must not delay the API, nor a big page of t
 
 import asyncio
 import contextlib
+import contextvars
 import socket
 import threading
 import time
@@ -58,6 +59,7 @@ class Endpoint:
         self._view = view
         self._prover = prover
         self._guards: Guards | None = None
+        self._clients: set[asyncio.Task[None]] = set()
         self._pipes: set[Pipe] = set()
         self._waiting = 0
         self._stop: asyncio.Event | None = None
@@ -80,8 +82,9 @@ class Endpoint:
         host, port = listener.getsockname()[:2]
         self.address = str(BrokerAddress(host, port))
         up = threading.Event()
+        context = contextvars.copy_context()  # what is on the caller's log lines is on all of the endpoint's
         self._thread = threading.Thread(
-            target=self._run, args=(listener, up), name="kafka-discovery endpoint", daemon=True
+            target=context.run, args=(self._run, listener, up), name="kafka-discovery endpoint", daemon=True
         )
         self._thread.start()
         if not up.wait(_START_SECONDS):
@@ -134,13 +137,10 @@ class Endpoint:
         self._guards = Guards(self._view, self._prover, self.limits, self.counts, on_lost=self._cut)
         self._guards.port = listener.getsockname()[1]
         up.set()
-        tasks = [
-            asyncio.ensure_future(supervised(work, self._stop))
-            for work in (self._guards.run, lambda: self._accept(listener), self._reap)
-        ]
-        clients = tasks[1]
+        self._loop.add_reader(listener, self._accept, listener)
+        tasks = [asyncio.ensure_future(supervised(work, self._stop)) for work in (self._guards.run, self._reap)]
         await self._stop.wait()
-        clients.cancel()
+        self._loop.remove_reader(listener)
         listener.close()
         await self._drain()
         for task in [*tasks, *(one for one in asyncio.all_tasks() if one is not asyncio.current_task())]:
@@ -148,35 +148,42 @@ class Endpoint:
         await asyncio.gather(*tasks, return_exceptions=True)
         _log.info("endpoint_stopped", address=self.address)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-        while True:
-            try:
-                client, _ = await loop.sock_accept(listener)
-            except OSError as error:  # out of descriptors, most likely: those who wait stay in the queue
-                self._complain("cannot_accept", error=str(error))
-                await asyncio.sleep(0.1)
-                continue
-            task = asyncio.ensure_future(self._serve_client(client))
-            running.add(task)
-            task.add_done_callback(running.discard)
+    def _accept(self, listener: socket.socket) -> None:
+        """Take one client. A callback: `sock_accept` that is cancelled loses the client it has just taken."""
+        loop = asyncio.get_running_loop()
+        try:
+            client, _ = listener.accept()
+        except BlockingIOError:  # it went away
+            return
+        except OSError as error:  # out of descriptors, most likely: those who wait stay in the queue
+            self._complain("cannot_accept", error=str(error))
+            loop.remove_reader(listener)
+            loop.call_later(0.1, self._accept_again, listener)
+            return
+        task = asyncio.ensure_future(self._serve_client(client))
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+        task.add_done_callback(lambda _: client.close())  # also where it was cancelled before it began
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if self._stop is not None and not self._stop.is_set():
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def _serve_client(self, client: socket.socket) -> None:
-        with client:
-            client.setblocking(False)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if len(self._pipes) + self._waiting >= self.limits.connections_max:
-                self._turn_away(LIMIT, limit=self.limits.connections_max)
-                return
-            pipe = await self._pipe(client)
-            if pipe is None:
-                return
-            self._pipes.add(pipe)
-            try:
-                await pipe.run()
-            finally:
-                self._pipes.discard(pipe)
-                self.counts.open_now[str(pipe.address)] -= 1
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self._pipes) + self._waiting >= self.limits.connections_max:
+            self._turn_away(LIMIT, limit=self.limits.connections_max)
+            return
+        pipe = await self._pipe(client)
+        if pipe is None:
+            return
+        self._pipes.add(pipe)
+        try:
+            await pipe.run()
+        finally:
+            self._pipes.discard(pipe)
+            self.counts.open_now[str(pipe.address)] -= 1
 
     async def _pipe(self, client: socket.socket) -> Pipe | None:
         """Find the client its broker; nothing is read from it before."""

@@ -24,6 +24,7 @@ from discovery.core.model import (
     ClusterId,
     Generation,
     Isolation,
+    Snapshot,
     TopicId,
     TopicName,
     TopicPartition,
@@ -153,24 +154,14 @@ class EmbeddedFeed:
                 return
             self._read_bootstrap_file()
             self.check()  # options librdkafka refuses are an error now, not silence later
-            snapshot = None
-            if self._store is not None:
-                self._open_store(self._store)
-                snapshot = self._store.load(self._bootstrap, cluster_id=self._cluster_id)
-            if snapshot is not None and self._named:
-                # A view that others save too may hold an older id than this source has read.
-                topics = (*snapshot.topics.values(), *(tomb.topic for tomb in snapshot.tombstones.values()))
-                self._last_run_topic_ids = {t.name: t.topic_id for t in topics if t.topic_id is not None}
-                # Whoever plans before the loop shows its first decision must know them, too.
-                self._view = replace(self._view, last_run_topic_ids=self._last_run_topic_ids)
-            salt = int.from_bytes(os.urandom(4), "big")
             state = initial_state(
                 self._bootstrap,
                 interest=self._interest,
-                snapshot=snapshot,
+                snapshot=self._saved(),
                 cluster_id=self._cluster_id,
-                salt=salt,
+                salt=int.from_bytes(os.urandom(4), "big"),
                 list_outvotes=self._list_outvotes,
+                floor=self._store.floor if self._store is not None else Generation(0),
             )
             self._calls = ThreadedCalls(
                 self._clock, max_stuck=self._policy.max_stuck_calls, on_error=self._on_call_error
@@ -365,6 +356,20 @@ class EmbeddedFeed:
             if not self._bootstrap:
                 raise
             _log.warning("bootstrap_file_unreadable", error=str(error), consequence="the listed addresses are used")
+
+    def _saved(self) -> Snapshot | None:
+        """Open the store and return the view saved last; the ids in that of a named source are those it has read."""
+        if self._store is None:
+            return None
+        self._open_store(self._store)
+        snapshot = self._store.load(self._bootstrap, cluster_id=self._cluster_id)
+        if snapshot is not None and self._named:
+            # A view that others save too may hold an older id than this source has read.
+            topics = (*snapshot.topics.values(), *(tomb.topic for tomb in snapshot.tombstones.values()))
+            self._last_run_topic_ids = {t.name: t.topic_id for t in topics if t.topic_id is not None}
+            # Whoever plans before the loop shows its first decision must know them, too.
+            self._view = replace(self._view, last_run_topic_ids=self._last_run_topic_ids)
+        return snapshot
 
     def _open_store(self, store: SnapshotStore) -> None:
         for attempt in tenacity.Retrying(

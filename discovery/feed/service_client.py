@@ -20,7 +20,7 @@ AGE_HEADER = "Kafka-Discovery-Age-Seconds"
 _CONNECT_SECONDS = 1.0
 _CONFLICT, _UNAVAILABLE, _UNAUTHORIZED, _FORBIDDEN = 409, 503, 401, 403
 _MAX_BYTES = 256 * 1024 * 1024
-_LOOK_SECONDS = 10.0
+_ROTATION_CHECK_SECONDS = 10.0
 """How often token, authorities and certificate are looked at: they may be rotated while a query runs."""
 _log = event_log("discovery.feed")
 
@@ -247,7 +247,7 @@ class ServiceClient:
 
     def _current(self) -> httpx.Client:
         """Return the client, made again where token, authorities or certificate were rotated."""
-        if self._files is None or time.monotonic() - self._looked_at < _LOOK_SECONDS:
+        if self._files is None or time.monotonic() - self._looked_at < _ROTATION_CHECK_SECONDS:
             return self._http
         with self._looking:
             self._looked_at = time.monotonic()

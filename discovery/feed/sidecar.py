@@ -18,8 +18,8 @@ from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableEr
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
-from discovery.feed.carry import covers_all, with_carried
-from discovery.feed.leading import Heard, Limits, Mode, choose, embedded_loop_is_due
+from discovery.feed.following import Following
+from discovery.feed.leading import Limits, Mode, embedded_loop_is_due
 from discovery.feed.reporter import Reporter
 from discovery.feed.service_client import ServiceClient, ServiceRefusesError, ServiceSilentError
 from discovery.feed.wire import Position, covers, decode_position, decode_view, flat, nested
@@ -31,8 +31,6 @@ _NO_TOPIC = "/"
 """No name of a topic: asks the service for brokers alone, where an empty list of topics means all of them."""
 _RETRY_SECONDS = 0.25
 _STEP_SECONDS = 0.25
-_SETTLED_SECONDS = 5.0
-"""After so long a fresh view of the embedded loop counts, even where it lacks partitions: they were deleted."""
 _END_SECONDS = 2.0
 _SERVICE_SHARE = 0.5
 """How much of a question's time the service gets, so that the embedded loop has the rest."""
@@ -86,29 +84,21 @@ class SidecarFeed:
             clock=self._clock,
         )
         self._threads: list[threading.Thread] = []
-        self._mode = Mode.NOBODY
-        self._held = Position()
-        self._service_view: FeedView | None = None
-        self._usable_at = self._fresh_at = float("-inf")
-        self._steady_since = float("inf")
         self._began = float("inf")
         self._embedded: SourceFeed | None = None
-        self._embedded_view: FeedView | None = None
-        self._own_fresh_since = float("inf")
-        self._shown_at = self._clock.monotonic()
-        self._generations: tuple[Mode, str, Generation] | None = None
         self._complaint = ""
-        self._view = cold_view(self._bootstrap, cluster_id, f"cold: {client.url} was not asked yet")
+        cold = cold_view(self._bootstrap, cluster_id, f"cold: {client.url} was not asked yet")
+        self._known = Following(view=cold, shown_at=self._clock.monotonic())
 
     @property
     def mode(self) -> Mode:
         """Whose view is shown now."""
-        return self._mode
+        return self._known.mode
 
     @property
     def fallback(self) -> str:
         """Why the embedded loop leads in the service's place; empty while it does not."""
-        return self._complaint or "the service has only just come back" if self._mode is Mode.EMBEDDED_LOOP else ""
+        return self._complaint or "the service has only just come back" if self.mode is Mode.EMBEDDED_LOOP else ""
 
     def start(self) -> None:
         """See `PartitionFeed.start`. Waits up to 15 s for the last holder of a named source to be forgotten."""
@@ -128,20 +118,20 @@ class SidecarFeed:
     def view(self) -> FeedView:
         """See `PartitionFeed.view`."""
         with self._lock:
-            age_seconds = self._view.age_seconds + self._clock.monotonic() - self._shown_at
-            return replace(self._view, age_seconds=age_seconds, fallback=self.fallback)
+            shown, waited_seconds = self._known.view, self._clock.monotonic() - self._known.shown_at
+            return replace(shown, age_seconds=shown.age_seconds + waited_seconds, fallback=self.fallback)
 
     def wait(self, version: int, timeout_seconds: float) -> FeedView:
         """See `PartitionFeed.wait`."""
         with self._lock:
-            self._lock.wait_for(lambda: self._view.version > version, timeout_seconds)
+            self._lock.wait_for(lambda: self._known.view.version > version, timeout_seconds)
         return self.view()
 
     def refresh(self, timeout_seconds: float) -> FeedView:
         """See `PartitionFeed.refresh`."""
         self._refuse_after_stop()
         began = self._clock.monotonic()
-        if self._mode is not Mode.EMBEDDED_LOOP:
+        if self.mode is not Mode.EMBEDDED_LOOP:
             try:
                 self._client.refresh(timeout_seconds * _SERVICE_SHARE)
                 self._take(*self._ask(Position(), wait_seconds=0.0))
@@ -151,15 +141,15 @@ class SidecarFeed:
         own = self._embedded_loop()
         view = own.refresh(max(0.1, timeout_seconds - (self._clock.monotonic() - began)))
         with self._lock:
-            self._hear_own(view, self._clock.monotonic())
-            self._show(Mode.EMBEDDED_LOOP)
+            now = self._clock.monotonic()
+            self._show(self._known.of_embedded_loop(view, now=now, limits=self._limits), Mode.EMBEDDED_LOOP, now)
         return self.view()
 
     def ack(self, generation: Generation) -> None:
         """See `PartitionFeed.ack`; only what came from the service is acknowledged to it."""
         with self._lock:
-            known = self._generations
-            if known is not None and known[0] is Mode.SERVICE and self._view.generation == generation:
+            known = self._known.generation
+            if known is not None and known[0] is Mode.SERVICE and self._known.view.generation == generation:
                 self._reporter.ack(known[2])
 
     def note_plan(self) -> None:
@@ -232,7 +222,7 @@ class SidecarFeed:
     def _follow(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._take(*self._ask(self._held, wait_seconds=_WAIT_SECONDS))
+                self._take(*self._ask(self._known.held, wait_seconds=_WAIT_SECONDS))
             except (ServiceSilentError, WireError, KafkaUnreachableError) as error:
                 self._not_heard(str(error))
                 self._stopping.wait(_RETRY_SECONDS)
@@ -254,25 +244,23 @@ class SidecarFeed:
         position = decode_position(document)
         now = self._clock.monotonic()
         with self._lock:
-            outdated = position.epoch == self._held.epoch and position.version < self._held.version
-            if outdated or (document.get("since") and held != self._held):
+            known = self._known
+            outdated = position.epoch == known.held.epoch and position.version < known.held.version
+            if outdated or (document.get("since") and held != known.held):
                 return
             view = decode_view(
-                document, held=self._service_view, interest=self._interest, version=0, age_seconds=age_seconds
+                document, held=known.service_view, interest=self._interest, version=0, age_seconds=age_seconds
             )
             problem = self._problem(view, document)
-            self._held, self._service_view = position, view
+            known = known.of_service(
+                view, position, is_usable=not problem, age_seconds=age_seconds, now=now, limits=self._limits
+            )
             if problem:
-                self._steady_since = float("inf")
-                if self._mode is Mode.NOBODY:
-                    self._put(view, Mode.NOBODY, now)
+                self._set(known)
             else:
-                self._usable_at = now
-                self._fresh_at = max(self._fresh_at, now - age_seconds)
-                is_fresh = now - self._fresh_at <= self._limits.age_seconds
-                self._steady_since = min(self._steady_since, now) if is_fresh else float("inf")
-                problem = "" if is_fresh else f"it has heard nothing from Kafka lately: {view.sentence}"
-                self._show(self._choice(now))
+                if now - known.fresh_at > self._limits.age_seconds:
+                    problem = f"it has heard nothing from Kafka lately: {view.sentence}"
+                self._show(known, known.choice(now, self._limits), now)
         self._complain(problem)
 
     def _problem(self, view: FeedView, document: Mapping[str, Any]) -> str:
@@ -281,15 +269,14 @@ class SidecarFeed:
             return "it does not follow all topics wanted here; extend `topics` or `topic_pattern` of that service"
         if not view.generation:
             return f"it has no view yet: {view.sentence}"
-        expected = self._cluster_id or (self._view.cluster_id if self._mode is not Mode.NOBODY else None)
+        expected = self._cluster_id or (self._known.view.cluster_id if self.mode is not Mode.NOBODY else None)
         if expected is not None and view.cluster_id != expected:
             return f"it follows cluster {view.cluster_id}, not {expected}"
         return ""
 
     def _not_heard(self, why: str) -> None:
         with self._lock:
-            self._steady_since = float("inf")
-            self._held, self._service_view = Position(), None
+            self._set(self._known.unheard())
         self._complain(why)
 
     def _complain(self, why: str) -> None:
@@ -318,7 +305,9 @@ class SidecarFeed:
     def _embedded_loop_is_due(self) -> bool:
         now = self._clock.monotonic()
         with self._lock:
-            return embedded_loop_is_due(self._heard(now), running_seconds=now - self._began, limits=self._limits)
+            return embedded_loop_is_due(
+                self._known.heard(now, self._limits), running_seconds=now - self._began, limits=self._limits
+            )
 
     def _embedded_loop(self) -> SourceFeed:
         """Return the embedded loop, begun where it was not.
@@ -330,7 +319,7 @@ class SidecarFeed:
         with self._lock:
             self._refuse_after_stop()
             if self._embedded is None:
-                learned = dict.fromkeys((*self._bootstrap, *self._view.bootstrap))
+                learned = dict.fromkeys((*self._bootstrap, *self._known.view.bootstrap))
                 self._embedded = self._make_embedded_loop(tuple(learned))
                 _log.warning("embedded_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
             own = self._embedded
@@ -348,84 +337,41 @@ class SidecarFeed:
         ended: SourceFeed | None = None
         now = self._clock.monotonic()
         with self._lock:
-            self._hear_own(view, now)
-            mode = self._choice(now)
-            if mode is not Mode.SERVICE or mode is not self._mode:
-                self._show(mode)
-            heard = self._heard(now)
-            if self._mode is Mode.SERVICE and heard.service_steady_seconds >= self._limits.return_seconds:
-                ended, self._embedded, self._embedded_view = self._embedded, None, None
-                self._own_fresh_since = float("inf")
+            known = self._known.of_embedded_loop(view, now=now, limits=self._limits)
+            mode = known.choice(now, self._limits)
+            if mode is Mode.SERVICE is known.mode:
+                self._set(known)
+            else:
+                self._show(known, mode, now)
+            steady_seconds = self._known.heard(now, self._limits).service_steady_seconds
+            if self.mode is Mode.SERVICE and steady_seconds >= self._limits.return_seconds:
+                ended, self._embedded = self._embedded, None
+                self._set(self._known.without_embedded_loop())
         if ended is not None:
             _log.info("embedded_loop_ends", service=self._client.url)
             ended.stop()
 
     # -- what is shown ------------------------------------------------------------------------------------------
 
-    def _choice(self, now: float) -> Mode:
-        return choose(self._mode, self._heard(now), self._limits)
+    def _show(self, known: Following, mode: Mode, now: float) -> None:
+        """Take over what is known and show the view of a mode; the lock is held."""
+        instead = f"embedded loop in place of {self._client.url} ({self._complaint or 'it is old'})"
+        self._set(known.show(mode, now=now, wall=self._clock.wall(), instead=instead))
 
-    def _heard(self, now: float) -> Heard:
-        """Sum up what is known; the lock is held."""
-        silent_seconds = now - self._usable_at
-        is_steady = silent_seconds <= self._limits.silence_seconds
-        return Heard(
-            service_silent_seconds=silent_seconds,
-            service_age_seconds=now - self._fresh_at,
-            service_steady_seconds=max(0.0, now - self._steady_since) if is_steady else 0.0,
-            embedded_loop_usable=self._is_enough(now),
-        )
-
-    def _hear_own(self, view: FeedView, now: float) -> None:
-        """Keep what the embedded loop sees, and since when it is fresh; the lock is held."""
-        self._embedded_view = view
-        is_fresh = view.age_seconds <= self._limits.age_seconds
-        self._own_fresh_since = min(self._own_fresh_since, now) if is_fresh else float("inf")
-
-    def _is_enough(self, now: float) -> bool:
-        """Tell whether the embedded loop can stand in for what is shown: fresh, and lacking nothing for no reason."""
-        fresh_seconds = now - self._own_fresh_since
-        if self._embedded_view is None or not self._embedded_view.generation or fresh_seconds < 0:
-            return False
-        return fresh_seconds >= _SETTLED_SECONDS or covers_all(self._embedded_view, self._view)
-
-    def _show(self, mode: Mode) -> None:
-        """Show the view of a mode; the lock is held."""
-        now = self._clock.monotonic()
-        view = (
-            self._service_view if mode is Mode.SERVICE else self._embedded_view if mode is Mode.EMBEDDED_LOOP else None
-        )
-        if view is None:
-            if self._mode is Mode.NOBODY and self._embedded_view is not None:
-                self._put(self._embedded_view, Mode.NOBODY, now)
-            return
-        if mode is Mode.SERVICE:
-            view = replace(view, age_seconds=now - self._fresh_at)
-        else:
-            view = with_carried(view, self._view, wall=self._clock.wall())
-            why = self._complaint or "it is old"
-            view = replace(view, sentence=f"embedded loop in place of {self._client.url} ({why}): {view.sentence}")
-        if mode is not self._mode:
-            _log.info("view_shown", of=mode.value, service=self._client.url, generation=view.generation)
-        self._put(view, mode, now)
-
-    def _put(self, view: FeedView, mode: Mode, now: float) -> None:
-        """Number the view in our own count: service and embedded loop each have theirs."""
-        real = (mode, self._held.epoch if mode is Mode.SERVICE else "", view.generation)
-        grown = self._view.generation + (real != self._generations) if view.generation else 0
-        self._generations = real
-        self._mode = mode
-        self._shown_at = now
-        self._view = replace(
-            view, version=self._view.version + 1, generation=Generation(max(grown, self._view.generation))
-        )
-        self._lock.notify_all()
+    def _set(self, known: Following) -> None:
+        """Take over what is known; the lock is held."""
+        before, self._known = self._known, known
+        if known.mode is not before.mode and known.generation is not None:
+            shown = known.generation[2]
+            _log.info("view_shown", of=known.mode.value, service=self._client.url, generation=shown)
+        if known.view is not before.view:
+            self._lock.notify_all()
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _parked(self) -> dict[TopicPartition, str]:
         with self._lock:
-            return {tp: one.parked_reason for tp, one in self._view.partitions.items() if one.parked_reason}
+            return {tp: one.parked_reason for tp, one in self._known.view.partitions.items() if one.parked_reason}
 
     def _either(
         self, service: Callable[[float], _T], embedded_loop: Callable[[SourceFeed, float], _T], timeout_seconds: float
@@ -433,7 +379,7 @@ class SidecarFeed:
         """Ask the service, and the embedded loop where that one does not help, within one budget."""
         self._refuse_after_stop()
         began = self._clock.monotonic()
-        if self._mode is not Mode.EMBEDDED_LOOP:
+        if self.mode is not Mode.EMBEDDED_LOOP:
             try:
                 return service(timeout_seconds * _SERVICE_SHARE)
             except ServiceRefusesError:

@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[attr-defined]
 
+from discovery.config.client.key_material import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
@@ -242,7 +243,7 @@ class ConfluentGatewayFactory:
         """See `GatewayFactory.__call__`."""
         policy, patience = self.policy, self.policy.offsets_deadline_seconds
         properties = client_properties(
-            self.options,
+            fresh(self.options),
             bootstrap,
             connect_timeout_seconds=patience if self.patient else policy.connect_timeout_seconds,
             request_timeout_seconds=patience if self.patient else policy.request_timeout_seconds,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import tenacity
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawTopicPartition
 
@@ -108,10 +109,13 @@ class GroupWriter:
         raw = [RawTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         deadline = time.monotonic() + timeout_seconds
         with self._lock:
-            error = self._exchange(raw, cluster_id, deadline)
-            while error is not None and _is_moving(error) and time.monotonic() < deadline:
-                time.sleep(_AGAIN_SECONDS)
-                error = self._exchange(raw, cluster_id, deadline)
+            retrying = tenacity.Retrying(
+                retry=tenacity.retry_if_result(lambda answer: answer is not None and _is_moving(answer)),
+                wait=tenacity.wait_fixed(_AGAIN_SECONDS),
+                stop=tenacity.stop_before_delay(timeout_seconds),
+                retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+            )
+            error: KafkaError | None = retrying(self._exchange, raw, cluster_id, deadline)
         if error is not None and error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             raise GatewayError(FailureKind.TRANSIENT, f"group {self._group} has members of its own ({error.str()})")
         if error is not None:

@@ -14,13 +14,13 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
-from discovery.config.metric_families import Family, by_name, cumulated, empty, row
+from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty, row
 from discovery.core.model import LoopState
 from discovery.core.state import State
 from discovery.endpoint.metrics import FAMILIES as ENDPOINT_FAMILIES
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.feed.base import FeedView
-from discovery.service.api.documents import condition, consumer_document
+from discovery.service.api.documents import CONDITIONS, condition, consumer_document
 from discovery.service.cluster import Cluster
 from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
 from discovery.service.service import Service
@@ -43,8 +43,10 @@ FAMILIES = by_name(
         "brokers",
         "gauge",
         ("condition",),
-        "Addresses that are configured, advertised, healthy, quarantined, rejected, unasked, or configured_healthy.",
+        "All addresses that are known: each is either healthy, quarantined, rejected or unasked.",
     ),
+    Family("configured_brokers", "gauge", ("condition",), "The addresses of the bootstrap list, in the same way."),
+    Family("advertised_brokers", "gauge", (), "Brokers that the view names."),
     Family("broker_attempts", "counter", ("broker", "result"), "Probes of an address by result."),
     Family("broker_quarantine_seconds", "gauge", ("broker",), "How long an address stays quarantined; only while so."),
     Family("broker_up", "gauge", ("broker",), "1 for an address that clients may be sent to, 0 for any other."),
@@ -115,7 +117,7 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return every family with the series of this moment."""
-        made = {name: empty(family, ("cluster", *family.labels)) for name, family in FAMILIES.items()}
+        made = {name: empty(family, (CLUSTER_LABEL, *family.labels)) for name, family in FAMILIES.items()}
         for name, hub in self._service.hubs.items():
             _Scrape(self._service, name, hub.cluster, made).fill()
         yield from made.values()
@@ -201,15 +203,12 @@ class _Scrape:
 
     def _brokers(self, view: FeedView, state: State | None) -> None:
         conditions = {address: condition(report.verdict) for address, report in view.addresses.items()}
-        configured = [address for address, report in view.addresses.items() if report.configured]
-        counted = dict.fromkeys(("healthy", "quarantined", "rejected", "unasked"), 0)
-        for one in conditions.values():
-            counted[one] += 1
-        counted["configured"] = len(configured)
-        counted["configured_healthy"] = sum(conditions[address] == "healthy" for address in configured)
-        counted["advertised"] = len(state.snapshot.brokers) if state and state.snapshot else 0
-        for name, count in counted.items():
-            self._add("brokers", count, name)
+        listed = [conditions[address] for address, report in view.addresses.items() if report.configured]
+        every = list(conditions.values())
+        for name in CONDITIONS:
+            self._add("brokers", every.count(name), name)
+            self._add("configured_brokers", listed.count(name), name)
+        self._add("advertised_brokers", len(state.snapshot.brokers) if state and state.snapshot else 0)
         now = self._service.clock.monotonic()
         for address, one in conditions.items():
             self._add("broker_up", one == "healthy", str(address))
@@ -265,7 +264,7 @@ def page() -> str:
         "| name | kind | labels | meaning |\n|---|---|---|---|\n"
     )
     followed = (*FAMILIES.values(), *ENDPOINT_FAMILIES.values())
-    scoped = [row(family, ("cluster", *family.labels)) for family in followed]
+    scoped = [row(family, (CLUSTER_LABEL, *family.labels)) for family in followed]
     return head + "\n".join([*scoped, *(row(family, family.labels) for family in PROCESS.values())]) + "\n"
 
 

@@ -240,13 +240,13 @@ def _on_signals(service: Service, stop: asyncio.Event, tasks: set[asyncio.Task[N
     loop.add_signal_handler(signal.SIGHUP, reload)
 
 
-async def _reload(service: Service, why: str) -> None:
+async def _reload(service: Service, asked_by: str) -> None:
     try:
-        await service.reload()
+        await service.reload(asked_by)
     except (DiscoveryError, OSError):
         return  # logged and counted where it happened
     except Exception:  # noqa: BLE001 - a reload must never end the service
-        _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {why}")
+        _log.exception("bug", sentence=BUG_PHRASE, where=f"reload after {asked_by}")
 
 
 async def _watch_files(service: Service, seen: object) -> None:

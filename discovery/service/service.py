@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import tenacity
+
 from discovery.config.descriptors import allow
-from discovery.config.logs import event_log, set_level
+from discovery.config.logs import bound, event_log, set_level
 from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
 from discovery.config.rotation import Certificate, certificates, fingerprints
 from discovery.config.settings import Settings
 from discovery.config.threads import in_thread
 from discovery.core.clock import Clock
-from discovery.core.errors import ConfigError, DiscoveryError
+from discovery.core.errors import ConfigError, DiscoveryError, StateError
 from discovery.core.model import LoopState
 from discovery.endpoint.make import KafkaProver, limits_of
 from discovery.endpoint.server import Endpoint
@@ -143,17 +145,17 @@ class Service:
         self.opened = await in_thread(partial(open_files, self.settings.api))
         await in_thread(partial(check_clients, self.settings, self.settings.clusters, self._maker))
         self.certificates = await in_thread(partial(certificates, self.settings))
-        deadline = self.clock.monotonic() + self._lock_patience_seconds
-        while True:
-            try:
-                self._lock.acquire()
-            except DiscoveryError as error:
-                if self.clock.monotonic() >= deadline:
-                    text = f"state_dir: {error}; stop that service or give this one its own --state-dir"
-                    raise type(error)(text) from error
-            else:
-                return
-            await asyncio.sleep(0.1)  # one that is being stopped may still be at it
+        try:
+            async for attempt in tenacity.AsyncRetrying(  # one that is being stopped may still be at it
+                retry=tenacity.retry_if_exception_type(StateError),
+                wait=tenacity.wait_fixed(0.1),
+                stop=tenacity.stop_after_delay(self._lock_patience_seconds),
+                reraise=True,
+            ):
+                with attempt:
+                    self._lock.acquire()
+        except StateError as error:
+            raise StateError(f"state_dir: {error}; stop that service or give this one its own --state-dir") from error
 
     def _allow_files(self) -> None:
         """Raise this process's limit of open files to what all listeners may use, or use less than was configured."""
@@ -231,7 +233,8 @@ class Service:
         if not wanted.enabled:
             return ""
         self.endpoint = Endpoint(self._endpoint_view, self._prover(self.settings), limits_of(wanted))
-        return self.endpoint.start()
+        with bound(cluster=self.endpoint_cluster):
+            return self.endpoint.start()
 
     def _prover(self, settings: Settings) -> KafkaProver:
         cluster = settings.endpoint_cluster
@@ -263,8 +266,11 @@ class Service:
         except (DiscoveryError, OSError) as error:
             return str(error)
 
-    async def reload(self) -> None:
+    async def reload(self, asked_by: str) -> None:
         """Read the configuration again and bring it in, or keep the old one and say why.
+
+        Args:
+            asked_by: what asked for it, for the log: a signal, a file, a caller's address.
 
         Raises:
             ConfigError: the new one is wrong, or changes what only a restart can change.
@@ -274,10 +280,13 @@ class Service:
                 await self._swap(await in_thread(self._read_again))
             except (DiscoveryError, OSError) as error:
                 self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
-                _log.error("reload_refused", error=str(error), consequence="the old configuration stays in force")
+                _log.error(
+                    "reload_refused", error=str(error), asked_by=asked_by,
+                    consequence="the old configuration stays in force",
+                )  # fmt: skip
                 raise
             self.reloads = Reloads(wall=self.clock.wall())
-            _log.info("reloaded", clusters=sorted(self._hubs))
+            _log.warning("reloaded", clusters=sorted(self._hubs), asked_by=asked_by)
 
     def _read_again(self) -> "_Fresh":
         """Read and check all that can be checked before anything is changed. Runs: a worker thread."""

@@ -43,8 +43,8 @@ def encode(saved: Saved) -> bytes:
             "cluster_id": snapshot.cluster_id,
             "confirmed_wall": snapshot.confirmed_wall,
             "brokers": [asdict(b) for b in snapshot.brokers],
-            "topics": [asdict(t) for t in snapshot.topics.values()],
-            "tombstones": [asdict(t) for t in snapshot.tombstones.values()],
+            "topics": [asdict(t, dict_factory=_written) for t in snapshot.topics.values()],
+            "tombstones": [asdict(t, dict_factory=_written) for t in snapshot.tombstones.values()],
             "known_addresses": sorted(map(str, saved.known_addresses)),
         },
         sort_keys=True,
@@ -74,6 +74,11 @@ def decode(content: bytes) -> Saved:
         return _saved(json.loads(payload))
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(f"its content is not a snapshot: {error}") from error
+
+
+def _written(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Leave out what the first versions would refuse the file for; the next answer gives it."""
+    return {name: value for name, value in fields if name != "is_listed"}
 
 
 def _digest(payload: str) -> str:

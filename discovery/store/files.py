@@ -38,8 +38,18 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
+_RECORD_BYTES = 32
+
+
+def _words(record: bytes) -> list[str]:
+    return record.decode(errors="replace").split()
+
+
 class FileLock:
-    """An advisory lock held until `release` or the end of the process, however it ends."""
+    """An advisory lock held until `release` or the end of the process, however it ends.
+
+    Its file holds the process id and a number of the holder's, in a place that is never cut: a full disk takes them.
+    """
 
     def __init__(self, path: Path) -> None:
         """Name the lock file; touches nothing yet."""
@@ -59,13 +69,27 @@ class FileLock:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+            holder, *_ = [*_words(os.pread(handle, _RECORD_BYTES, 0)), "unknown"]
             os.close(handle)
             raise StateError(f"{self._path} is held by process {holder}") from error
-        os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
         self._handle = handle
+        self.note(self.noted)
         return self
+
+    @property
+    def noted(self) -> int:
+        """The number that the last holder noted, 0: none. Reads the file, held or not."""
+        try:
+            words = _words(self._path.read_bytes()[:_RECORD_BYTES])
+        except OSError:
+            return 0
+        return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+
+    def note(self, number: int) -> None:
+        """Keep a number >= 0 for whoever takes the lock next, also where the disk is full; of the holder."""
+        assert self._handle is not None  # noqa: S101 - of the holder
+        with contextlib.suppress(OSError):  # of a new file: the lock holds all the same
+            os.pwrite(self._handle, f"{os.getpid():<11}{number:>20}\n".encode(), 0)
 
     def is_held(self) -> bool:
         """Tell whether another process holds it, without standing in the way of one that wants it.

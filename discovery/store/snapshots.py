@@ -12,7 +12,7 @@ from pathlib import Path
 
 from discovery.config.logs import event_log
 from discovery.core.errors import StateError
-from discovery.core.model import BrokerAddress, ClusterId, Snapshot
+from discovery.core.model import BrokerAddress, ClusterId, Generation, Snapshot
 from discovery.store.codec import Saved, decode, encode
 from discovery.store.files import FileLock, write_atomically
 
@@ -39,6 +39,8 @@ class SnapshotStore:
         self._lock: FileLock | None = None
         self._known: frozenset[BrokerAddress] = frozenset()
         self._loaded: Saved | None = None
+        self.floor = Generation(0)
+        """Once `load` was called: the newest generation that could not be saved; the next ones are numbered above."""
         self.may_replace = False
         """Whether the view of another cluster than the loaded one is kept: the list outvoted it for good."""
         self.write_failures = 0
@@ -67,14 +69,19 @@ class SnapshotStore:
 
         A named source has its file. Otherwise it is the cluster given, else the one saved cluster that knows the most
         of the configured addresses; a tie is no answer. Where the cluster given is not the one of a named source's
-        file, its view is returned for the topic ids that were read, and is replaced by the first one saved.
+        file, its view is returned for the topic ids that were read, and is replaced by the first one saved. A view
+        after which others could not be written gets a number above theirs: a generation is never used for two contents.
         """
         saved = self._load_named() if self._path else self._load_shared(configured, cluster_id)
+        whose = saved.snapshot.cluster_id if saved else cluster_id
+        if (path := self._path or (self._shared(whose) if whose else None)) is not None:
+            self.floor = Generation(FileLock(path.with_suffix(".lock")).noted)
         if saved is None:
             return None
         if cluster_id in {None, saved.snapshot.cluster_id}:
             self._loaded, self._known = saved, saved.known_addresses
-        return saved.snapshot
+        is_newest = saved.snapshot.generation >= self.floor
+        return saved.snapshot if is_newest else replace(saved.snapshot, generation=Generation(self.floor + 1))
 
     def save(self, snapshot: Snapshot, addresses: Collection[BrokerAddress]) -> bool:
         """Write the view; returns False, tells and counts when it cannot.
@@ -94,6 +101,8 @@ class SnapshotStore:
             write_atomically(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)))
         except OSError as error:
             self._note_failure(path, error)
+            if self._lock is not None:
+                self._lock.note(snapshot.generation)
             return False
         self.is_failing = False
         return True

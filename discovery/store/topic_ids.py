@@ -31,11 +31,9 @@ class TopicIdStore:
         Runs: driver, once; a file look-up.
         """
         try:
-            raw = json.loads(self.path.read_bytes())
-            topics = raw["topics"] if raw["schema"] == _SCHEMA else {}
             return {
                 TopicPartition(TopicName(topic), int(partition)): TopicId(topic_id)
-                for topic, ids in topics.items()
+                for topic, ids in _topics(self.path.read_bytes()).items()
                 for topic_id, partitions in ids.items()
                 for partition in partitions
             }
@@ -59,3 +57,11 @@ class TopicIdStore:
             _log.warning("state_not_written", path=str(self.path), error=str(error))
             return False
         return True
+
+
+def _topics(content: bytes) -> dict[str, dict[str, list[int]]]:
+    raw = json.loads(content)
+    if raw["schema"] != _SCHEMA:
+        raise ValueError(f"it has schema {raw['schema']!r}, this version reads {_SCHEMA}")
+    topics: dict[str, dict[str, list[int]]] = raw["topics"]
+    return topics

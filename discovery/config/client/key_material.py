@@ -1,25 +1,34 @@
-"""Reads key and trust stores of the JVM into PEM text, once, where the query is planned; workers get the text.
+"""Reads key and trust stores of the JVM into PEM text where the query is planned; workers get the text.
 
 PEM and PKCS#12 are read here (`cryptography`); the JVM's own JKS form is turned into PKCS#12 by Java's `keytool`,
 which comes with the Java that Spark needs.
 """
 
 import contextlib
+import threading
+import time
+import uuid
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discovery.config.client.keytool import KeytoolError, as_pkcs12, trusted_certificates
 from discovery.config.client.options import ClientOptions
 from discovery.config.client.stores import Side, StoreFile, certificates_in, keys_in
+from discovery.config.contents import fingerprint
+from discovery.config.logs import event_log
 from discovery.core.errors import ConfigError
 from discovery.core.plural import counted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
+_CONTENTS_CHECK_SECONDS = 10.0
+_HERE = uuid.uuid4().hex
+"""Another process may hold options that were read here, but not the files."""
+_log = event_log("discovery.config.stores")
 _MAX_BYTES = 16 << 20
 _JKS, _JCEKS, _DER, _PEM = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x30", b"-----BEGIN"
 _WRONG_PASSWORD = "the password does not open it; correct"  # noqa: S105 - a sentence
@@ -31,7 +40,8 @@ def open_stores(options: ClientOptions) -> ClientOptions:
     The file's content decides how it is read, whatever its declared type; so a store that a JVM opens is opened here.
 
     Returns:
-        Options that need no file, and hold no password of a store; the same object if there was nothing to read.
+        Options that need no file, and hold no password of a store; the same object if there was nothing to read. In
+        this process `fresh` tells what the files hold later.
 
     Raises:
         ConfigError: a file is missing, unreadable, locked by another password, empty, or of a form nobody can read;
@@ -41,6 +51,72 @@ def open_stores(options: ClientOptions) -> ClientOptions:
     """
     if not options.stores:
         return options
+    digest = _digest(options)
+    made = _opened(options)
+    with _lock:
+        name = next((one for one, read in _read_here.items() if read.given == options), f"{_HERE}.{len(_read_here)}")
+        _read_here[name] = _Read(options, digest, made, time.monotonic())
+    return replace(made, opened=name)
+
+
+def fresh(options: ClientOptions) -> ClientOptions:
+    """Return options with what the key and trust stores hold now, for a client that is about to be made.
+
+    A file that was changed is read again, where and as `open_stores` read it, until that succeeds. Until then, which is
+    logged once for each content, and in any other process the options stay as they are.
+
+    Runs: any thread; looks at the files every 10 s at most, and blocks as `open_stores` where one was changed: one
+    thread, while others get what was read before.
+    """
+    with _lock:
+        read = _read_here.get(options.opened)
+        if read is None:
+            return options
+        due = time.monotonic() - read.looked_at >= _CONTENTS_CHECK_SECONDS
+        if due:
+            _read_here[options.opened] = replace(read, looked_at=time.monotonic())
+    if due:
+        read = _looked_at(read)
+        with _lock:
+            _read_here[options.opened] = read
+    now = {name: value for name, value in read.made.librdkafka.items() if name.startswith("ssl.")}
+    same = now.items() <= options.librdkafka.items()
+    return options if same else replace(options, librdkafka={**options.librdkafka, **now})
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Stores that were read in this process."""
+
+    given: ClientOptions
+    digest: str
+    made: ClientOptions
+    looked_at: float
+    refused: str = ""
+    """Digest of a later content that could not be opened: said, and tried again."""
+
+
+def _looked_at(read: _Read) -> _Read:
+    digest, now = _digest(read.given), time.monotonic()
+    if digest == read.digest:
+        return replace(read, looked_at=now)
+    try:
+        return _Read(read.given, digest, _opened(read.given), now)
+    except ConfigError as error:
+        if digest != read.refused:
+            _log.warning("store_not_read_again", error=str(error), consequence="its last content stays in use")
+        return replace(read, looked_at=now, refused=digest)
+
+
+_read_here: dict[str, _Read] = {}
+_lock = threading.Lock()
+
+
+def _digest(options: ClientOptions) -> str:
+    return fingerprint(Path(store.location) for store in options.stores)
+
+
+def _opened(options: ClientOptions) -> ClientOptions:
     properties = dict(options.librdkafka)
     for store in options.stores:
         with _blaming(store):

@@ -33,7 +33,7 @@ class FailureMode(Enum):
     """Accepts the connection and never answers: costs the request timeout."""
     UNRESOLVABLE = "unresolvable"
     """The name is not known: the client drops the entry for its life."""
-    AUTH_REJECTED = "locked"
+    AUTH_REJECTED = "auth_rejected"
     """A broker that refuses login or certificate: the call fails at once."""
 
 
@@ -179,9 +179,9 @@ def forecast(listed: Listed, limits: Limits) -> Forecast:
 def _modern(listed: Listed, limits: Limits) -> Iterator[Start]:
     """From 2.7 on: entries in random order, each once; refused ones are left out where they cost nothing."""
     holes, silent = listed.of(FailureMode.BLACK_HOLE), listed.of(FailureMode.SILENT)
-    unreachable, locked = listed.of(FailureMode.UNREACHABLE), listed.of(FailureMode.AUTH_REJECTED)
+    unreachable, rejected = listed.of(FailureMode.UNREACHABLE), listed.of(FailureMode.AUTH_REJECTED)
     refused = listed.of(FailureMode.REFUSED) if limits.retry_seconds else 0
-    ending = listed.living + locked
+    ending = listed.living + rejected
     entries = holes + silent + unreachable + refused + ending
     waited = [limits.waited_seconds(dead) for dead in range(entries)]
     left = 1.0
@@ -195,7 +195,7 @@ def _modern(listed: Listed, limits: Limits) -> Iterator[Start]:
         fixed = k * limits.unreachable_seconds + waited[dead]
         left -= reached
         for share, seconds in _silences(j, limits):
-            yield from _ended(reached * share, locked / ending, fixed + seconds, i, limits)
+            yield from _ended(reached * share, rejected / ending, fixed + seconds, i, limits)
     if left > _ROUNDING:
         yield Start(probability=left, seconds=limits.api_seconds, failed=True)
 
@@ -216,13 +216,13 @@ def _silences(silent: int, limits: Limits) -> Iterator[tuple[float, float]]:
     yield max(0.0, rest), math.inf
 
 
-def _ended(probability: float, locked: float, fixed: float, holes: int, limits: Limits) -> Iterator[Start]:
+def _ended(probability: float, rejected: float, fixed: float, holes: int, limits: Limits) -> Iterator[Start]:
     """Split one prefix by whether it fits the API timeout, and by what comes after it."""
     in_time, mean = _within(holes, fixed, limits)
     late = probability * (1 - in_time)
     yield Start(probability=late, seconds=limits.api_seconds, failed=True)
-    yield Start(probability=probability * in_time * (1 - locked), seconds=mean, failed=False)
-    yield Start(probability=probability * in_time * locked, seconds=mean, failed=True)
+    yield Start(probability=probability * in_time * (1 - rejected), seconds=mean, failed=False)
+    yield Start(probability=probability * in_time * rejected, seconds=mean, failed=True)
 
 
 def _within(holes: int, fixed: float, limits: Limits) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from discovery.core.prediction.reassignment import plan_reassignment
 GROUPS = TopicName("__consumer_offsets")
 TRANSACTIONS = TopicName("__transaction_state")
 _THIN = 2
-"""A list needs so many living entries, or one more death is the end of every start."""
+"""A list needs so many living entries, or one more dead broker ends every start."""
 _SHOWN = 8
 _MOST_ID = 2**31 - 1
 
@@ -45,8 +45,8 @@ class Level(Enum):
     """Something stops working or is lost: not safe."""
     WEAKENS = "weakens"
     """Everything goes on with less to spare, for good: not safe, unless the brokers come back."""
-    DOUBT = "doubt"
-    """Could not be found out: unknown."""
+    UNKNOWN = "unknown"
+    """Could not be found out."""
     MOVES = "moves"
     """Moves by itself; a pause of seconds."""
     TIDY = "tidy"
@@ -170,7 +170,7 @@ def judge(facts: RemovalFacts, leaving: Collection[BrokerId], *, temporary: bool
         raise ValueError("a removal needs at least one broker")
     gone = frozenset(leaving)
     found = [*_cluster(facts, gone), *_partitions(facts, gone), *_moves(facts, gone), *_lists(facts, gone)]
-    found += [RemovalFinding(code="unknown", level=Level.DOUBT, sentence=doubt) for doubt in facts.doubts]
+    found += [RemovalFinding(code="unknown", level=Level.UNKNOWN, sentence=doubt) for doubt in facts.doubts]
     return _concluded(facts, gone, found, temporary=temporary)
 
 
@@ -186,7 +186,7 @@ def verify(facts: RemovalFacts, leaving: Collection[BrokerId]) -> Removal:
         raise ValueError("a removal needs at least one broker")
     gone = frozenset(leaving)
     found = [*_remains(facts, gone), *_health(facts, gone)]
-    found += [RemovalFinding(code="unknown", level=Level.DOUBT, sentence=doubt) for doubt in facts.doubts]
+    found += [RemovalFinding(code="unknown", level=Level.UNKNOWN, sentence=doubt) for doubt in facts.doubts]
     return _concluded(facts, gone, found, temporary=False)
 
 
@@ -211,7 +211,7 @@ def _concluded(
     ordered = tuple(sorted(found, key=lambda finding: _ORDER.index(finding.level)))
     levels = {finding.level for finding in found}
     against = Level.BREAKS in levels or (Level.WEAKENS in levels and not temporary)
-    unknown = Level.DOUBT in levels
+    unknown = Level.UNKNOWN in levels
     safety = Safety.NOT if against else Safety.UNKNOWN if unknown else Safety.SAFE
     return Removal(safety=safety, leaving=tuple(sorted(gone)), findings=ordered, plan=_plan(facts, gone))
 
@@ -261,7 +261,7 @@ def _partitions(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Remo
     yield from _found("leaders", Level.MOVES, led, "Led from there: the lead moves, clients pause for a moment")
     if unsure:
         text = f"min.insync.replicas of {_shown(unsure)} is not known: writers may be refused afterwards."
-        yield RemovalFinding(code="min-unknown", level=Level.DOUBT, sentence=text, subjects=tuple(unsure))
+        yield RemovalFinding(code="min-unknown", level=Level.UNKNOWN, sentence=text, subjects=tuple(unsure))
 
 
 def _moves(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFinding]:
@@ -293,7 +293,7 @@ def _lists(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFi
             "No client's list is known, and one that lists only these brokers would fail its next start: let queries "
             "report to a service, name lists by --lists FILE, or confirm it by --assume-no-other-clients."
         )
-        yield RemovalFinding(code="clients-unknown", level=Level.DOUBT, sentence=text)
+        yield RemovalFinding(code="clients-unknown", level=Level.UNKNOWN, sentence=text)
     leaving = {broker.address for broker in facts.brokers if broker.broker_id in gone}
     for name, addresses in sorted(facts.lists.items()):
         entries = [one for one in addresses if one in leaving]
@@ -329,7 +329,7 @@ def _health(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalF
     unsure = sorted({t.name for t, _, _ in _all(facts) if t.name not in facts.min_in_sync})
     if unsure:
         text = f"min.insync.replicas of {_shown(unsure)} is not known: writers may be refused."
-        yield RemovalFinding(code="min-unknown", level=Level.DOUBT, sentence=text, subjects=tuple(unsure))
+        yield RemovalFinding(code="min-unknown", level=Level.UNKNOWN, sentence=text, subjects=tuple(unsure))
 
 
 def _plan(facts: RemovalFacts, gone: frozenset[BrokerId]) -> dict[TopicPartition, tuple[int, ...]]:

@@ -83,10 +83,10 @@ def text_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     Runs: anywhere (pure).
     """
-    marks = {Level.BREAKS: "✗", Level.WEAKENS: "!", Level.DOUBT: "?", Level.MOVES: "·", Level.TIDY: "·"}
+    marks = {"breaks": "✗", "weakens": "!", "moves": "·", "tidy": "·"}  # any other level: not found out
     verdict = {"safe": "✓", "not": "✗", "unknown": "?"}[document["verdict"]]
     lines = [(verdict, str(document["sentence"]))]
-    lines += [(marks[Level(finding["level"])], str(finding["sentence"])) for finding in document["findings"]]
+    lines += [(marks.get(finding["level"], "?"), str(finding["sentence"])) for finding in document["findings"]]
     return [*lines, *(("→", str(command)) for command in document["commands"])]
 
 

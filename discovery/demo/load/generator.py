@@ -6,7 +6,6 @@ SIGTERM ends it after everything it has sent is acknowledged.
 
 import argparse
 import logging
-import signal
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from discovery.config.signals import on_stop_signal
 from discovery.demo.load.events import Event, EventFactory
 from discovery.demo.load.oracle import Oracle, save_produced
 
@@ -163,8 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; 0 where every record was acknowledged, else 1."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop_signal(lambda _: stopping.set())
     return 0 if Generator(options).run(stopping) else 1
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from discovery.config.client.key_material import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.core.answers import ProbeOutcome
@@ -137,7 +138,9 @@ class LibrdkafkaVetter:
         deadline = time.monotonic() + connect_timeout_seconds + request_timeout_seconds
         report = _Report(asked, on_outcome)
         probers = _Probers(
-            _Round(self._options, self._log, report, connect_timeout_seconds, request_timeout_seconds, deadline).full
+            _Round(
+                fresh(self._options), self._log, report, connect_timeout_seconds, request_timeout_seconds, deadline
+            ).full
         )
         wanted = frozenset(full)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
 
-from discovery.config.logs import current_level, set_level
+from discovery.config.logs import current_level, event_log, set_level
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError
 from discovery.core.interest import Interest
 from discovery.core.model import Isolation, TopicName
@@ -36,6 +36,7 @@ _T = TypeVar("_T")
 _ASK_SECONDS = 10.0
 _FIRST_SECONDS = 1.0
 _C = "/v1/clusters/{cluster}"
+_log = event_log("discovery.service")
 
 
 class Api:
@@ -161,6 +162,9 @@ class Api:
         hub = self._service.hub(call.cluster)
         feed, group, offsets = _started(hub.cluster.feed), call.path("group"), flat(body.offsets)
         await self._ask(hub, lambda: feed.commit_offsets(group, offsets, timeout_seconds=query.timeout))
+        _log.warning(
+            "group_offsets_set", cluster=hub.cluster.name, group=group, partitions=len(offsets), client=call.client
+        )
         return answer({"group": group, "offsets": nested(offsets)})
 
     @route("GET", f"{_C}/removal", models.Removal, 503)
@@ -223,10 +227,10 @@ class Api:
         return Response(status_code=204)
 
     @route("POST", "/-/reload", models.Reloaded, 409, needs_token=True)
-    async def reload(self, _: Call) -> Response:
+    async def reload(self, call: Call) -> Response:
         """Read the configuration again; a wrong one changes nothing."""
         try:
-            await self._service.reload()
+            await self._service.reload(call.client)
         except (DiscoveryError, OSError) as error:
             raise ApiError(409, f"kept the old configuration: {error}") from error
         return answer({"ok": True, "clusters": sorted(self._service.hubs)})
@@ -237,8 +241,9 @@ class Api:
         return self._loglevel()
 
     @route("PUT", "/v1/loglevel", models.LoggedLevel)
-    async def put_loglevel(self, _: Call, body: models.SetLogLevel) -> Response:
+    async def put_loglevel(self, call: Call, body: models.SetLogLevel) -> Response:
         """Log more or less, until the configuration changes it or the service restarts."""
+        _log.warning("log_level_set", level=body.level, before=current_level(), client=call.client)
         set_level(body.level)
         return self._loglevel()
 

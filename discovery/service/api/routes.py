@@ -93,6 +93,11 @@ class Call:
         """The cluster named in the path; `default` is the only one."""
         return str(self.request.path_params.get("cluster", "default"))
 
+    @property
+    def client(self) -> str:
+        """The address that asks; empty where it has none."""
+        return self.request.client.host if self.request.client else ""
+
     def path(self, name: str) -> str:
         """Return a part of the path."""
         return str(self.request.path_params[name])

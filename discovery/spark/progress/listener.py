@@ -115,7 +115,12 @@ class SourceProgress(StreamingQueryListener):
         self._said = {report.key: self._said[report.key] for report in found}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to do: its sources tell by themselves."""
+        """Count its late rows from 0: an alert sees no increase in a counter that begins with its first number.
+
+        Runs: while the query starts, which waits; from memory.
+        """
+        with self._lock:
+            self._late_rows.setdefault(event.name or str(event.id), 0)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Remember where this query's batches ended. Runs: Spark's listener thread; from memory."""

@@ -75,7 +75,7 @@ SIGNS = (
     Sign(Failure.DATA_LOSS, r"DataLossError"),
     Sign(Failure.DATA_LOSS, r"OffsetOutOfRangeException"),
     Sign(Failure.CODE, r"errors\.(?:SinkRefused|TransactionRefused)Error"),
-    Sign(Failure.TRANSACTION, r"errors\.TransactionError"),
+    Sign(Failure.TRANSACTION, r"errors\.Transaction(?:Timeout)?Error"),
     Sign(Failure.CODE, r"UnknownTopicOrPartitionException"),
     Sign(Failure.CODE, r"This server does not host this topic-partition"),
     Sign(Failure.LEADERLESS, r"before the position for partition (?P<what>\S+) could be determined"),

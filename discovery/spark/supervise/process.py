@@ -84,7 +84,7 @@ class Job:
         return code
 
     def stop(self, number: int) -> None:
-        """Pass a signal on; the job is killed if it has not ended after a while. Runs: a signal handler."""
+        """Pass a signal on; the job is killed if it has not ended after a while. Runs: any thread."""
         first = not self.stopped.is_set()
         self.stopped.set()
         self._signal(number)

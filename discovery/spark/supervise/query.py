@@ -19,7 +19,7 @@ from discovery.store.locations import default_state_dir
 if TYPE_CHECKING:  # `kafka-discovery run` needs nothing of PySpark's
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_SECONDS = 0.5
+_STOP_CHECK_SECONDS = 0.5
 _log = event_log("discovery.spark.supervise")
 
 
@@ -134,7 +134,7 @@ def _one_run(
     query: StreamingQuery | None = None
     try:
         query = build(bootstrap)
-        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]
+        while not query.awaitTermination(_STOP_CHECK_SECONDS):  # type: ignore[arg-type]
             if over.is_set():
                 query.stop()
                 return None

@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos.sink.chaos import Kept, Result, table
 from tests.chaos.sink.checks import CHECKS, Finding, findings
+from tests.chaos.sink.engine import Plan, Run
 from tests.chaos.sink.evidence import Evidence, Proof, Said, Seen
+from tests.chaos.sink.faults import Fault
 
 PLACE = ("out", 0)
+NO_SINK: Any = None
 
 
 def run() -> Evidence:
@@ -104,6 +108,27 @@ PLANTED: dict[str, tuple[str, Callable[[Evidence], Evidence]]] = {
 
 def test_given_a_sound_run_when_checked_then_nothing_is_found() -> None:
     assert findings(run()) == ()
+
+
+def plain(e: Evidence) -> Evidence:
+    """The same without the header that says whose a record is, as production writes it."""
+    records = tuple(seen._replace(batch=-1, lane=-1, attempt="", seq=-1) for seen in e.committed)
+    return replace(e, committed=records, again=records, tail=records, everything=records)
+
+
+def test_given_records_as_in_production_when_checked_then_nothing_is_found_and_a_lost_or_repeated_one_is() -> None:
+    sound = plain(run())
+    assert findings(sound) == ()
+    assert "C1 lost" in {finding.check for finding in findings(without(sound, 11))}
+    assert "C2 duplicate" in {finding.check for finding in findings(also(sound, sound.committed[0]._replace(offset=9)))}
+
+
+def test_given_faults_that_nobody_came_to_when_counted_then_only_those_that_came_about_are(tmp_path: Path) -> None:
+    drawn = tuple(Fault(batch=batch, point="step5.middle", lane=1, action="kill") for batch in range(2))
+    faults = (*drawn, Fault(batch=0, point="commit.after", action="stop"), Fault(batch=1, action="pause a broker"))
+    for name in ("step5.middle@1.held.17", "commit.after"):
+        (tmp_path / name).touch()
+    assert Run(NO_SINK, Plan(seed=1, lanes=2, batches=(), faults=faults), tmp_path).hits() == drawn[:1]
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -1,15 +1,19 @@
 """Stores of the JVM, made by its own tools, opened without it where that can be."""
 
+import pickle
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from discovery.config.client import keytool
-from discovery.config.client.key_material import open_stores
+from discovery.config.client import key_material, keytool
+from discovery.config.client.key_material import fresh, open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.shared import fetch_settings, with_open_stores
 from tests.support.tls import KEY_PASSWORD, SECRETS, STORE_PASSWORD, Certificates, accepted, make_certificates
 
 
@@ -50,6 +54,49 @@ def test_given_one_client_in_any_form_when_opened_then_key_and_chain_are_the_sam
     assert ("ssl.key.password" in options.librdkafka) == locked
     assert not any(location in str(options.librdkafka) for location in ("client.", "trust."))
     assert options.connection
+
+
+def test_given_a_renewed_store_when_a_client_is_made_again_then_it_gets_what_the_file_holds_now(
+    made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(key_material, "_CONTENTS_CHECK_SECONDS", 0.0)
+    store = tmp_path / "key.pem"
+    store.write_text(made.text("stranger-client.pem"))
+    options = opened(key_store(str(store), keystore_type="PEM", key_password=KEY_PASSWORD))
+    assert fresh(options) is options, "nothing was changed"
+    elsewhere = pickle.dumps(options)
+    store.write_text("-----BEGIN half a file")
+    assert fresh(options).librdkafka == options.librdkafka
+    assert fresh(options).librdkafka == options.librdkafka
+    assert [one for one in caplog.messages if one.startswith("store_not_read_again ")] == caplog.messages[-1:]
+    store.write_text(made.text("client.pem"))
+    assert fresh(options).librdkafka["ssl.certificate.pem"].strip() == made.text("client.crt").strip()
+    assert not any(secret in caplog.text for secret in SECRETS)
+    store.write_text(made.text("stranger-client.pem"))
+    with monkeypatch.context() as broken:
+        broken.setattr(key_material, "_key", lambda _: (_ for _ in ()).throw(ConfigError("keytool took too long")))
+        assert fresh(options).librdkafka["ssl.certificate.pem"].strip() == made.text("client.crt").strip()
+    assert fresh(options).librdkafka == options.librdkafka, "a content that could not be read once is read later"
+    code = (
+        "import sys, pickle; from discovery.config.client.key_material import fresh\n"
+        "options = pickle.loads(sys.stdin.buffer.read()); assert fresh(options) is options"
+    )
+    subprocess.run([sys.executable, "-c", code], input=elsewhere, check=True, timeout=60)
+
+
+def test_given_a_renewed_store_when_tasks_are_planned_then_their_clients_get_it(
+    made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_material, "_CONTENTS_CHECK_SECONDS", 0.0)
+    store = tmp_path / "trust.pem"
+    store.write_text(made.text("stranger.pem"))
+    named = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.ssl.truststore.location": str(store)}
+    options = with_open_stores(parse_options(named))
+    before = fetch_settings(options)
+    store.write_text(made.text("ca.pem"))
+    after = fetch_settings(options).client_options
+    assert after["ssl.ca.pem"].strip() == made.text("ca.pem").strip()
+    assert {**before.client_options, "ssl.ca.pem": after["ssl.ca.pem"]} == after
 
 
 def test_given_no_stores_when_opened_then_nothing_is_done() -> None:

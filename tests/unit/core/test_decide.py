@@ -13,6 +13,7 @@ from discovery.core.model import (
     Verdict,
 )
 from discovery.core.model import PartitionOffsets as Offsets
+from discovery.core.parking import parked_reason
 from discovery.core.state import State, initial_state
 from discovery.core.topics import is_confirmed
 from tests.unit.core.core_values import (
@@ -131,9 +132,14 @@ def test_given_more_partitions_when_reported_then_they_are_published_and_announc
 def test_given_fewer_partitions_when_the_topic_id_is_the_same_or_unknown_then_they_are_kept_without_a_leader() -> None:
     state = settled(3, topic(partitions=3, topic_id="a"))
     decision = run(state, answer(1, 2, 3, topics=(topic(partitions=2),)))
-    leaders = [p.leader_id for p in snapshot_of(decision.state).topics[TopicName("t")].partitions]
-    assert leaders == [1, 1, None]
+    kept = snapshot_of(decision.state).topics[TopicName("t")].partitions
+    assert [(p.leader_id, p.is_listed) for p in kept] == [(1, True), (1, True), (None, False)]
     assert EventKind.SHRINK_BLOCKED in kinds(decision)
+    lost = parked_reason(kept[2], decision.state, end_known=True, unanswered=None)
+    assert lost is not None
+    assert "recreated with fewer partitions, stop the query" in lost
+    back = run(decision.state, answer(1, 2, 3, topics=(topic(partitions=3),)), now=1.0)
+    assert all(p.is_listed and p.leader_id for p in snapshot_of(back.state).topics[TopicName("t")].partitions)
 
 
 def test_given_fewer_partitions_when_the_topic_id_is_new_then_the_topic_was_recreated() -> None:

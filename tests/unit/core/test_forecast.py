@@ -113,11 +113,11 @@ def test_given_an_unreachable_host_when_forecast_then_it_costs_three_seconds() -
     assert of(1, OLD, unreachable=1).delay_seconds == pytest.approx(3.1 / 2)
 
 
-def test_given_a_locked_broker_when_it_comes_first_then_the_start_fails_at_once() -> None:
+def test_given_a_broker_that_rejects_the_login_when_it_comes_first_then_the_start_fails_at_once() -> None:
     for limits in (OLD, Limits()):
-        found = of(1, limits, locked=1)
+        found = of(1, limits, auth_rejected=1)
         assert (found.failure, found.failed_after_seconds) == (0.5, 0)
-    assert of(0, locked=1).failure == 1
+    assert of(0, auth_rejected=1).failure == 1
 
 
 def test_given_timeouts_that_do_not_grow_when_forecast_then_they_do_not_vary() -> None:

@@ -32,6 +32,14 @@ def test_given_the_acceptance_cases_when_counted_then_none_is_left_out() -> None
     assert [row[0] for row in rows("acceptance.md")][: len(wanted)] == wanted
 
 
+def test_given_the_services_checklist_when_its_files_are_looked_up_then_they_exist() -> None:
+    folders = {"i": "tests/integration", "s": "tests/spark", "p": "tests/property", "tests": "tests"}
+    named = re.findall(r"`([\w/]*test_\w+\.py)", (REFERENCE / "checklist.md").read_text(encoding="utf-8"))
+    parts = [name.partition("/") for name in named]
+    paths = [f"{folders[top]}/{rest}" if top in folders else f"tests/unit/{top}/{rest}" for top, _, rest in parts]
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+
+
 def test_given_every_code_of_the_doctor_when_looked_up_then_the_page_has_it() -> None:
     codes = {code for path in SENTENCES for code in re.findall(r'code="([a-z-]+)"', path.read_text(encoding="utf-8"))}
     assert {row[0].strip("`") for row in rows("doctor.md")} == codes

@@ -126,7 +126,7 @@ def test_given_any_fate_of_a_list_when_reported_then_text_and_json_can_be_made(
         json.dumps(document(found))
 
 
-def test_given_verdicts_when_a_client_meets_them_then_each_has_its_death() -> None:
+def test_given_verdicts_when_a_client_meets_them_then_each_has_its_failure_mode() -> None:
     reported = {v: failure_mode_of(v, connected=False, no_route=False) for v in Verdict}
     assert reported[Verdict.SILENT] is FailureMode.BLACK_HOLE
     assert failure_mode_of(Verdict.SILENT, connected=True, no_route=False) is FailureMode.SILENT

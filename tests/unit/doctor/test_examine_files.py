@@ -4,26 +4,19 @@ import subprocess
 import sys
 
 _SCRIPT = """
-import resource, socket
+import socket
 from discovery.config.client.options import map_client_options
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
 from discovery.core.policy import Policy
 from discovery.doctor.examine import examine
+from tests.support.descriptors import used_up
 
 listener = socket.create_server(("127.0.0.1", 0))
 listed = [BrokerAddress("127.0.0.1", listener.getsockname()[1])]
 policy = Policy(connect_timeout_seconds=1.0, request_timeout_seconds=2.0)
 options = map_client_options({})
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-held = []
-try:
-    while True:
-        held.append(socket.socket())
-except OSError:
-    pass
-for _ in range(2):
-    held.pop().close()
+held = used_up(2)
 try:
     said = str(examine(listed, options, policy).listed)
 except ConfigError as error:

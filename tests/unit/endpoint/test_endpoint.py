@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import socket
 import ssl
 import threading
@@ -13,10 +14,13 @@ from types import MappingProxyType
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from discovery.config.logs import bound
+from discovery.config.settings import Settings
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, Verdict
 from discovery.endpoint.counting import LIMIT, NO_UPSTREAM
 from discovery.endpoint.limits import Limits
+from discovery.endpoint.make import followed
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.endpoint.names import covers, judge
 from discovery.endpoint.race import Resolved
@@ -298,6 +302,31 @@ def test_given_a_quiet_client_when_the_endpoint_stops_then_it_is_closed_and_the_
         socket.create_server((host, int(port))).close()
 
 
+def test_given_clients_that_come_at_the_very_end_when_stopped_then_each_is_closed() -> None:
+    over = threading.Event()
+
+    def come(endpoint: Endpoint) -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError), dial(endpoint):
+                pass
+
+    for _ in range(8):
+        with serving(Broker("a"), limits=replace(QUICK, drain_seconds=0.1)) as (endpoint, _):
+            assert endpoint.wait_ready(WAIT_SECONDS)
+            over.clear()
+            clients = [threading.Thread(target=come, args=(endpoint,), daemon=True) for _ in range(4)]
+            for client in clients:
+                client.start()
+            try:
+                eventually(endpoint.counts.opened.total, WAIT_SECONDS, "a client")
+                endpoint.stop()
+            finally:
+                over.set()
+                for client in clients:
+                    client.join(WAIT_SECONDS)
+        gc.collect()  # a socket nobody closed is an error of this test
+
+
 def test_given_traffic_when_metrics_are_read_then_they_tell_it_by_upstream_and_forget_those_that_are_gone() -> None:
     broker = Broker("a")
     with serving(broker) as (endpoint, cluster):
@@ -308,7 +337,7 @@ def test_given_traffic_when_metrics_are_read_then_they_tell_it_by_upstream_and_f
         upstream = str(broker.address)
 
         def value(name: str, **labels: str) -> float | None:
-            return registry.get_sample_value(f"kafka_discovery_endpoint_{name}", {"cluster": "main", **labels})
+            return registry.get_sample_value(f"kafka_discovery_endpoint_{name}", {"kafka_cluster": "main", **labels})
 
         assert value("bytes_total", upstream=upstream, direction="to_broker") == 5
         assert value("bytes_total", upstream=upstream, direction="to_client") == 7
@@ -319,6 +348,38 @@ def test_given_traffic_when_metrics_are_read_then_they_tell_it_by_upstream_and_f
         cluster.living.clear()
         eventually(lambda: value("connections_total", upstream=upstream) is None, WAIT_SECONDS, "its series gone")
         assert generate_latest(registry)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
+    ours = [record for record in caplog.records if record.name == "discovery.endpoint"]
+    return [(getattr(one, "event", ""), getattr(one, "facts", {}).get("cluster")) for one in ours]
+
+
+def test_given_several_clusters_when_an_endpoint_logs_then_every_line_says_whose_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker("a")
+    with caplog.at_level("INFO", "discovery"), bound(cluster="orders"), serving(broker) as (endpoint, cluster):
+        assert endpoint.wait_ready(WAIT_SECONDS)
+        assert ask(endpoint) == b"a:x"
+        cluster.living.clear()
+        eventually(lambda: not endpoint.shown().ready, WAIT_SECONDS, "no broker left")
+    happened = ["endpoint_listening", "upstream_ready", "upstream_chosen", "upstream_lost", "endpoint_stopped"]
+    assert sorted(lines(caplog)) == sorted((event, "orders") for event in happened)
+
+
+def test_given_an_endpoint_with_a_loop_of_its_own_when_nobody_answers_then_its_lines_name_the_cluster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clusters = {"orders": {"bootstrap_servers": "127.0.0.1:1"}}
+    running = followed(Settings.model_validate({"clusters": clusters, "endpoint": {"port": 0}}), state_dir=None)
+    with caplog.at_level("INFO", "discovery"):
+        running.start()
+        running.complain(1.0)
+        eventually(lambda: "cycle" in caplog.text, WAIT_SECONDS, "a turn of the loop")
+        running.stop()
+    assert {event for event, _ in lines(caplog)} == {"endpoint_listening", "no_upstream_yet", "endpoint_stopped"}
+    assert {getattr(one, "facts", {}).get("cluster") for one in caplog.records} == {"orders"}
 
 
 def test_given_a_port_in_use_when_started_then_one_line_names_option_and_remedy() -> None:

@@ -7,11 +7,12 @@ import sys
 import pytest
 
 _SCRIPT = """
-import json, resource, socket, sys, threading
+import json, socket, sys
 from discovery.config.client.options import map_client_options
 from discovery.core.model import BrokerAddress
 from discovery.core.policy import Policy
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
+from tests.support.descriptors import used_up
 
 listener = socket.create_server(("127.0.0.1", 0))
 vetter = LibrdkafkaVetter(map_client_options({}), Policy())
@@ -24,15 +25,7 @@ def vet():
     return seen
 
 vet()
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-held = []
-try:
-    while True:
-        held.append(socket.socket())
-except OSError:
-    pass
-for _ in range(int(sys.argv[1])):
-    held.pop().close()
+held = used_up(int(sys.argv[1]))
 seen = vet()
 held.clear()
 print(json.dumps([[str(o.address), o.failure.value if o.failure else None, o.tcp_only, o.detail] for o in seen]))

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,12 @@ from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, Snapshot, TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.core.state import initial_state
-from discovery.loop.calls import Calls, ThreadedCalls
+from discovery.loop.calls import ThreadedCalls
 from discovery.loop.cycle import Cycle
 from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
-from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter
+from tests.support.fakes.cycle import turned
+from tests.support.fakes.gateway import FakeGateway
 from tests.support.helpers import eventually
 
 TOPIC = TopicName("t")
@@ -43,28 +45,11 @@ def running(
     cluster: FakeCluster,
     disk: Disk,
     *topics: TopicName,
-    policy: Policy | None = None,
-    calls: Calls | None = None,
-    show: Callable[[Decision], None] = lambda _: None,
+    **parts: Any,
 ) -> tuple[Cycle, Callable[[float], None]]:
     """A cycle over a cluster, and what lets it run for so many seconds."""
-    cycle = Cycle(
-        state=initial_state(cluster.addresses.values(), interest=Interest(topics=topics or (TOPIC,))),
-        policy=policy or Policy(),
-        factory=FakeGatewayFactory(network),
-        vetter=FakeVetter(network),
-        calls=calls or InlineCalls(),
-        clock=network.clock,
-        persistence=disk,
-        show=show,
-    )
-
-    def run(seconds: float) -> None:
-        until = network.clock.monotonic() + seconds
-        while network.clock.monotonic() < until:
-            network.clock.advance(max(cycle.turn(), 0.01))
-
-    return cycle, run
+    state = initial_state(cluster.addresses.values(), interest=Interest(topics=topics or (TOPIC,)))
+    return turned(network, state, persistence=disk, **parts)
 
 
 def test_given_a_view_that_could_not_be_saved_when_there_is_room_again_then_it_is_saved_without_a_change() -> None:

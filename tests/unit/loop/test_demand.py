@@ -12,12 +12,11 @@ from discovery.core.questions import Wanted
 from discovery.core.state import initial_state
 from discovery.feed.rhythm import Rhythm
 from discovery.kafka.base import LATEST, OffsetAndEpoch, OffsetSpec
-from discovery.loop.cycle import Cycle
 from discovery.service.cluster import Cluster, FeedMaker
-from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.clock import FakeClock
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
-from tests.support.fakes.gateway import FakeGateway, FakeVetter
+from tests.support.fakes.cycle import turned
+from tests.support.fakes.gateway import FakeGateway
 
 READ, IDLE = TopicName("read"), TopicName("idle")
 BOTH = Interest(pattern="", both_ends=True)
@@ -50,20 +49,13 @@ def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
     for topic in (READ, IDLE):
         cluster.create_topic(topic, 2)
     counted: Asked = Counter()
-    cycle = Cycle(
-        state=initial_state(cluster.addresses.values(), interest=BOTH),
-        policy=Policy(),
+    cycle, run = turned(
+        network,
+        initial_state(cluster.addresses.values(), interest=BOTH),
         factory=lambda bootstrap: CountingGateway(network, bootstrap, counted),
-        vetter=FakeVetter(network),
-        calls=InlineCalls(),
-        clock=network.clock,
-        persistence=None,
-        show=lambda _: None,
         demand=lambda: wanted,
     )
-    until = network.clock.monotonic() + 30
-    while network.clock.monotonic() < until:
-        network.clock.advance(max(cycle.turn(), 0.01))
+    run(30)
     assert cycle.state.snapshot is not None
     assert (cycle.calm_seconds > 0) is (wanted == ())
     return counted
@@ -112,15 +104,11 @@ def test_given_a_reader_with_a_slow_trigger_when_it_plans_then_each_leader_was_a
     cluster.create_topic(READ, 2)
     counted: Asked = Counter()
     rhythm = Rhythm(network.clock)
-    cycle = Cycle(
-        state=initial_state(cluster.addresses.values(), interest=Interest(topics=(READ,))),
+    cycle, _ = turned(
+        network,
+        initial_state(cluster.addresses.values(), interest=Interest(topics=(READ,))),
         policy=Policy(idle_interval_seconds=10),
         factory=lambda bootstrap: CountingGateway(network, bootstrap, counted),
-        vetter=FakeVetter(network),
-        calls=InlineCalls(),
-        clock=network.clock,
-        persistence=None,
-        show=lambda _: None,
         rests_seconds=rhythm.rests_seconds,
     )
     key = (READ, Isolation.READ_UNCOMMITTED)

@@ -8,14 +8,12 @@ from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import GatewayError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, BrokerId, ClusterId, TopicName, TopicPartition
-from discovery.core.policy import Policy
 from discovery.core.state import initial_state
 from discovery.kafka.base import LATEST
-from discovery.loop.cycle import Cycle
 from discovery.loop.patience import LeaderClient, PatientClients
-from tests.support.fakes.calls import InlineCalls
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
-from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory, FakeVetter
+from tests.support.fakes.cycle import turned
+from tests.support.fakes.gateway import FakeGateway, FakeGatewayFactory
 from tests.support.helpers import eventually
 
 TOPIC = TopicName("t")
@@ -85,23 +83,8 @@ def test_given_a_slow_leader_when_the_loop_turns_then_a_client_of_its_own_asks_i
         made.append(Slow(network, bootstrap))
         return made[-1]
 
-    cycle = Cycle(
-        state=initial_state(cluster.addresses.values(), interest=Interest(topics=(TOPIC,))),
-        policy=Policy(),
-        factory=pooled,
-        vetter=FakeVetter(network),
-        calls=InlineCalls(),
-        clock=network.clock,
-        persistence=None,
-        show=lambda _: None,
-        patient_factory=patient,
-    )
-
-    def run(seconds: float) -> None:
-        until = network.clock.monotonic() + seconds
-        while network.clock.monotonic() < until:
-            network.clock.advance(max(cycle.turn(), 0.01))
-
+    state = initial_state(cluster.addresses.values(), interest=Interest(topics=(TOPIC,)))
+    cycle, run = turned(network, state, factory=pooled, patient_factory=patient)
     run(20)
     assert [one.bootstrap for one in made] == [(cluster.addresses[1],)]
     took[0] = 0.0

@@ -171,7 +171,7 @@ def test_given_a_wrong_request_when_sent_then_one_line_says_what_is_wrong(tmp_pa
 
 
 def test_given_a_token_when_something_is_changed_with_it_then_it_is_done_and_a_heartbeat_alone_needs_none(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def without(one: Running, _: FakeCluster) -> None:
         assert described(await one.api.put("/v1/consumers/c", json={"instance": "i"})).status_code == 200
@@ -187,7 +187,10 @@ def test_given_a_token_when_something_is_changed_with_it_then_it_is_done_and_a_h
 
     play(tmp_path / "without", without)
     (tmp_path / "token").write_text(TOKEN)
-    play(tmp_path / "having", having, api={"token_file": tmp_path / "token"})
+    with caplog.at_level("WARNING", "discovery"):
+        play(tmp_path / "having", having, api={"token_file": tmp_path / "token"})
+    written = next(record for record in caplog.records if getattr(record, "event", "") == "group_offsets_set")
+    assert getattr(written, "facts", {}) == {"cluster": "main", "group": "g", "partitions": 1, "client": "127.0.0.1"}
 
 
 @pytest.mark.parametrize(

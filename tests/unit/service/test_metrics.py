@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 
-from discovery.config.metric_families import PREFIX
+from discovery.config.metric_families import CLUSTER_LABEL, PREFIX
 from discovery.core.model import LoopState
 from discovery.service import metrics
 from discovery.service.health import ClusterHealth, live, ready
@@ -19,6 +19,7 @@ from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
 from tests.support.fakes.service import Running, running, settings_of
 
 P = PREFIX
+EXTERNAL = {"cluster", "environment", "region", "zone", "replica", "namespace", "pod", "node", "service"}
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -32,11 +33,15 @@ async def scrape(one: Running) -> Series:
 
 
 def value(series: Series, name: str, **labels: str) -> float | None:
-    return series.get((name, tuple(sorted({"cluster": "main", **labels}.items()))))
+    return series.get((name, tuple(sorted({"kafka_cluster": "main", **labels}.items()))))
 
 
 def of(series: Series, name: str, label: str) -> set[str]:
     return {dict(labels)[label] for found, labels in series if found == name}
+
+
+def total(series: Series, name: str) -> float:
+    return sum(value for (found, _), value in series.items() if found == name)
 
 
 def play(tmp_path: Path, story: Callable[[Running, FakeCluster], Awaitable[None]], **settings: Any) -> None:
@@ -72,9 +77,8 @@ async def until(one: Running, condition: Callable[[Series], object]) -> Series:
 def test_given_a_followed_cluster_when_scraped_then_its_numbers_are_reported(tmp_path: Path) -> None:
     async def story(one: Running, cluster: FakeCluster) -> None:
         series = await until(one, lambda s: value(s, "topic_partitions", topic="c") == 2)
-        assert value(series, "brokers", condition="configured") == 2
-        assert value(series, "brokers", condition="configured_healthy") == 1
-        assert value(series, "brokers", condition="advertised") == 3
+        assert value(series, "configured_brokers", condition="healthy") == 1
+        assert value(series, "advertised_brokers") == 3
         assert value(series, "brokers", condition="quarantined") == 1
         assert value(series, "state", state="fresh") == 1
         assert value(series, "state", state="failsafe") == 0
@@ -82,6 +86,8 @@ def test_given_a_followed_cluster_when_scraped_then_its_numbers_are_reported(tmp
         assert (value(series, "cycles_total", outcome="success") or 0) > 0
         assert value(series, "cycles_total", outcome="auth") == 0
         assert value(series, "shrink_blocked_total", reason="brokers") == 0
+        assert total(series, "brokers") == len(of(series, "broker_up", "broker")), "conditions that sum"
+        assert total(series, "configured_brokers") == 2
         cluster.add_partitions("a", 5)
         series = await until(one, lambda s: value(s, "topic_partitions", topic="a") == 5)
         assert value(series, "partitions_added_total", topic="a") == 3
@@ -147,9 +153,10 @@ def test_given_the_names_of_metrics_when_linted_then_they_follow_the_rules_promt
         assert family.meaning.endswith((".", "?")), "help for whoever reads a scrape"
         assert "_ago" not in family.name, "timestamps instead of ages"
         assert "age" not in words, "timestamps instead of ages"
-        for label in family.labels:
+        for label in (CLUSTER_LABEL, *family.labels):
             assert re.fullmatch("[a-z][a-z_]*", label), family
             assert label not in {"le", "quantile", "job", "instance"}, "names that Prometheus itself gives"
+            assert label not in EXTERNAL, "names that operators give a Prometheus, which must survive federation"
 
 
 def test_given_both_formats_when_scraped_then_both_are_sound_and_every_metric_is_documented(tmp_path: Path) -> None:
@@ -211,7 +218,7 @@ def test_given_one_black_holed_cluster_of_two_when_served_then_the_other_is_fres
                 await one.api.get("/v1/clusters/main/follow?wait=1s")
             series = await scrape(one)
             assert value(series, "state", state="fresh") == 1
-            assert value(series, "state", state="cold", cluster="hole") == 1
+            assert value(series, "state", state="cold", kafka_cluster="hole") == 1
             assert (await one.probes.get("/readyz")).status_code == 200
             assert (await one.probes.get("/livez")).status_code == 200
             assert (await one.api.get("/v1/clusters/default/status")).status_code == 404

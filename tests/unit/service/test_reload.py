@@ -100,7 +100,9 @@ def test_given_a_configuration_of_which_a_part_fails_when_reloaded_then_nothing_
     play(tmp_path, before, lambda: settings_of(after, tmp_path, api=other), story)
 
 
-def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(tmp_path: Path) -> None:
+def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(one: Running) -> None:
         epoch = (await one.api.get("/v1/clusters/a/status")).json()["epoch"]
         assert (await one.api.post("/-/reload")).json() == {"ok": True, "clusters": ["a", "c"]}
@@ -114,6 +116,8 @@ def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(tm
     after = {"a": f"{A},more:1", "c": B}
     token = {"token_file": tmp_path / "token"}
     play(tmp_path, {"a": A, "b": B}, lambda: settings_of(after, tmp_path, silence_seconds=7, api=token), story)
+    (written,) = [record for record in caplog.records if getattr(record, "event", "") == "reloaded"]
+    assert getattr(written, "facts", {}) == {"clusters": ["a", "c"], "asked_by": "127.0.0.1"}
 
 
 def test_given_a_configuration_that_needs_a_restart_or_none_at_all_when_reloaded_then_one_line_says_so(

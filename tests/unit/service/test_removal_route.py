@@ -1,4 +1,4 @@
-"""The removal route over a cluster in memory: reasons by name, flags, and doubt where nobody answers."""
+"""The removal route over a cluster in memory: reasons by name, flags, and unknown where nobody answers."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_given_nobody_answers_when_asked_then_the_verdict_is_unknown(tmp_path: P
         for broker in (1, 2, 3):
             cluster.silence(broker)
         seen = (await get(one, f"{R}?brokers=3&timeout=1s")).json()
-        assert (seen["verdict"], seen["findings"][0]["level"]) == ("unknown", "doubt")
+        assert (seen["verdict"], seen["findings"][0]["level"]) == ("unknown", "unknown")
 
     play(tmp_path, story)
 

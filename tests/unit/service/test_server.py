@@ -2,11 +2,14 @@
 
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 
 from discovery.core.errors import ConfigError
 from discovery.service.server import _listen, _until
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.service import running, settings_of
 
 
 def test_given_a_listener_when_somebody_connects_then_answers_are_sent_at_once() -> None:
@@ -26,6 +29,27 @@ def test_given_a_listener_when_somebody_connects_then_answers_are_sent_at_once()
                 return await asyncio.wait_for(seen, 10)
 
     assert asyncio.run(connected()) == 1
+
+
+def test_given_a_service_with_an_endpoint_when_it_logs_then_the_lines_name_the_cluster(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        network = FakeNetwork()
+        FakeCluster(network)
+        settings = settings_of(
+            {"main": "cluster-a-b1:9092", "other": "b:9092"},
+            tmp_path,
+            endpoint={"enabled": True, "port": 0, "cluster": "main"},
+        )
+        async with running(network, settings) as one:
+            one.service.open_endpoint()
+
+    with caplog.at_level("INFO", "discovery"):
+        asyncio.run(main())
+    ours = [getattr(record, "facts", {}) for record in caplog.records if record.name == "discovery.endpoint"]
+    assert [facts.get("cluster") for facts in ours] == ["main"] * len(ours)
+    assert len(ours) >= 2, "it listened, and stopped"
 
 
 def test_given_a_listener_that_fails_when_serving_then_its_error_ends_the_service_at_once() -> None:

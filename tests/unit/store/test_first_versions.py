@@ -3,7 +3,9 @@
 Records of users outlive our code: a checkpoint's ledger, a sink's markers and the files under `stateDir`.
 """
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +24,11 @@ from discovery.core.model import (
     TopicName,
 )
 from discovery.spark.sink.marker import Control, Marker
+from discovery.spark.sink.offsets import SourceOffset, topic_of
 from discovery.spark.source.cuts.ledger import Incarnation
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import CutRecord
-from discovery.store.codec import Saved, decode
+from discovery.store.codec import Saved, decode, encode
 from discovery.store.topic_ids import TopicIdStore
 from tests.support.fakes.feed import tp
 
@@ -52,6 +55,8 @@ dbe55257e841444d {"end":{"t":{"0":20}},"kind":"incarnation","number":1,"start":{
 """
 """Before cuts named their query and batch."""
 MARKER = '{"v":1,"q":"q","b":7,"n":2,"r":10,"h":"000000000000000f","a":"a","t":5,"g":1}'
+OFFSET = '{"v":1,"t":"a","o":7,"d":1}'
+OFFSET_NOTE = '{"v": 1, "t": "a"}'
 CONTROL = '{"v":1,"q":"q","b":7,"n":2,"g":1,"t":9,"l":[5,0]}'
 
 
@@ -76,6 +81,15 @@ def test_given_a_view_of_the_first_version_when_read_then_it_is_complete() -> No
         ),
         known_addresses=frozenset({BrokerAddress("b1", 9092), BrokerAddress("b9", 9093)}),
     )
+
+
+def test_given_a_view_with_unlisted_partitions_when_written_then_the_first_version_can_read_every_byte() -> None:
+    saved = decode(VIEW)
+    topics = {
+        name: replace(topic, partitions=tuple(replace(p, is_listed=False) for p in topic.partitions))
+        for name, topic in saved.snapshot.topics.items()
+    }
+    assert encode(replace(saved, snapshot=replace(saved.snapshot, topics=topics))) == VIEW
 
 
 def test_given_topic_ids_of_the_first_version_when_read_then_each_partition_has_one(tmp_path: Path) -> None:
@@ -113,8 +127,31 @@ def test_given_markers_of_the_first_version_when_read_then_they_are_complete() -
     )
 
 
-@pytest.mark.parametrize("decoded", [Marker, Control])
-def test_given_a_later_version_when_read_then_the_message_says_so(decoded: type[Marker | Control]) -> None:
-    text = (MARKER if decoded is Marker else CONTROL).replace('"v":1', '"v":2')
-    with pytest.raises(StateError, match="version"):
-        decoded.decode(text, where="g")
+def test_given_a_copys_offset_of_the_first_version_when_read_then_it_is_complete() -> None:
+    assert SourceOffset.decode(OFFSET, where="g") == SourceOffset(offset=7, topic_id="a", is_complete=True)
+    assert topic_of(OFFSET_NOTE, where="g") == "a"
+
+
+@pytest.mark.parametrize(
+    ("decode_text", "text"),
+    [
+        (Marker.decode, MARKER),
+        (Control.decode, CONTROL),
+        (SourceOffset.decode, OFFSET),
+        (topic_of, OFFSET_NOTE),
+    ],
+)
+def test_given_a_later_version_when_read_then_the_message_says_so(decode_text: Any, text: str) -> None:
+    later = text.replace('"v":1', '"v":2').replace('"v": 1', '"v": 2')
+    with pytest.raises(StateError, match="g: version 2, this program knows 1; use the one that wrote it"):
+        decode_text(later, where="g")
+
+
+def test_given_topic_ids_of_a_later_version_when_read_then_it_warns_and_begins_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = TopicIdStore(tmp_path, "dau")
+    store.path.parent.mkdir()
+    store.path.write_bytes(TOPIC_IDS.replace(b'"schema": 1', b'"schema": 2'))
+    assert store.load() == {}
+    assert "schema 2" in caplog.text

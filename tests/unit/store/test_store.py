@@ -1,9 +1,12 @@
+import contextlib
 import fcntl
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +14,11 @@ import pytest
 
 from discovery.core.errors import StateError
 from discovery.core.model import ClusterId, Generation, Snapshot, Tombstone, TopicName
+from discovery.core.state import initial_state
 from discovery.store.codec import Saved, decode, encode
 from discovery.store.files import FileLock, write_atomically
 from discovery.store.snapshots import SnapshotStore, file_name
-from tests.unit.core.core_values import address, settled, snapshot_of, topic
+from tests.unit.core.core_values import address, alive, answer, run, settled, snapshot_of, topic
 
 
 def saved_view(cluster: str = "ours", brokers: int = 2, generation: int = 5) -> Snapshot:
@@ -168,6 +172,70 @@ def test_given_a_folder_that_cannot_be_written_when_saved_then_it_is_reported_an
     (tmp_path / "sources" / "dau.json").rmdir()
     assert store.save(saved_view(), [])
     assert (store.write_failures, store.is_failing) == (1, False)
+    store.close()
+
+
+@contextlib.contextmanager
+def full_disk(room_bytes: int = 64) -> Iterator[None]:
+    """Refuse to write beyond so many bytes of any file; what is already there can be written again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["dau", None])
+def test_given_views_a_full_disk_did_not_take_when_started_again_then_the_generation_goes_on(
+    tmp_path: Path, name: str | None
+) -> None:
+    store = SnapshotStore(tmp_path, source_id=name)
+    store.open()
+    assert store.save(saved_view(generation=5), [address(1)])
+    for _ in range(2):  # restarts
+        with full_disk():
+            assert not store.save(saved_view(generation=store.floor + 9), [address(1)])
+        store.close()
+        store = SnapshotStore(tmp_path, source_id=name)
+        with full_disk():
+            store.open()
+            found = store.load([address(1)], cluster_id=None)
+        assert found is not None
+        assert found.generation == store.floor + 1, "its content is older than what had the last number"
+    assert store.floor == 9 + 9
+    assert store.save(saved_view(generation=30), [address(1)])
+    store.close()
+    again = SnapshotStore(tmp_path, source_id=name).load([address(1)], cluster_id=None)
+    assert again is not None
+    assert again.generation == 30, "nothing was missed: the number stays"
+
+
+def test_given_a_view_that_was_never_saved_when_started_again_then_the_generation_goes_on(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path, source_id="dau")
+    store.open()
+    with full_disk():
+        assert not store.save(saved_view(generation=3), [address(1)])
+    store.close()
+    again = SnapshotStore(tmp_path, source_id="dau")
+    assert again.load([address(1)], cluster_id=None) is None
+    state = initial_state([address(1)], floor=again.floor)
+    served = run(run(state, alive(1, 1)).state, answer(1)).state.snapshot
+    assert served is not None
+    assert served.generation == 4
+
+
+@pytest.mark.parametrize("name", ["dau", None])
+def test_given_a_disk_full_from_the_start_when_it_has_room_again_then_the_view_is_saved(
+    tmp_path: Path, name: str | None
+) -> None:
+    store = SnapshotStore(tmp_path, source_id=name)
+    with full_disk(room_bytes=0):
+        store.open()
+        assert [store.save(saved_view(), [address(1)]) for _ in range(2)] == [False, False]
+    assert (store.write_failures, store.is_failing) == (2, True)
+    assert store.save(saved_view(), [address(1)])
+    assert not store.is_failing
     store.close()
 
 

@@ -83,7 +83,7 @@ SEEN = [
     (Failure.DATA_LOSS, "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position"),
     (
         Failure.TRANSACTION,
-        "discovery.core.errors.TransactionError: could not commit orders-0 in time (transactionTimeout 120 s): out",
+        "discovery.core.errors.TransactionTimeoutError: could not commit orders-0 in time; transactionTimeout is 9 s",
     ),
     (
         Failure.TRANSACTION,

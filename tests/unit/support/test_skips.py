@@ -47,14 +47,14 @@ def test_given_a_reason_that_depends_on_the_machine_when_judged_then_debians_roo
     assert is_excused(reason, USER) is by_user
 
 
-@pytest.mark.parametrize("reason", ["FakeSubject cannot show this", "minutes each: make test-long"])
+@pytest.mark.parametrize("reason", ["FakeSubject cannot show this", "needs helm: make test-helm"])
 def test_given_a_reason_that_no_machine_changes_when_judged_then_it_is_excused(reason: str) -> None:
     assert is_excused(reason, DEBIAN)
 
 
 @pytest.mark.parametrize(
     ("reason", "code"),
-    [("minutes each: make test-long", pytest.ExitCode.OK), ("no time for this", pytest.ExitCode.TESTS_FAILED)],
+    [("needs helm: make test-helm", pytest.ExitCode.OK), ("no time for this", pytest.ExitCode.TESTS_FAILED)],
 )
 def test_given_a_session_that_skips_when_it_ends_then_its_exit_code_says_whether_it_may(
     tmp_path: Path, reason: str, code: int

@@ -1,0 +1,34 @@
+"""Signals that ask a process to stop."""
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from discovery.config.signals import STOP_SIGNALS, on_stop_signal
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_given_a_main_thread_that_holds_the_lock_when_a_signal_comes_then_nobody_waits_for_ever(number: int) -> None:
+    lock, reported = threading.Lock(), list[int]()
+    stop = threading.Event()
+
+    def act(received: int) -> None:
+        with lock:
+            reported.append(received)
+        stop.set()
+
+    on_stop_signal(act)
+    with lock:  # as the main thread does in the midst of Event.wait, with the event's own
+        signal.raise_signal(number)  # the handler runs before this returns
+    assert stop.wait(20)
+    assert reported == [number]
