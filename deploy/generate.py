@@ -17,8 +17,8 @@ from deploy.source.alerts import ALERTS, SOURCE_ALERTS, Alert
 
 HERE = Path("deploy")
 _PAGE = Path("docs/how-to/deploy-alerts.md")
-_TRIED = HERE / "tried/alerts.json"
-"""What `make test-alerts` has seen; it writes a new one to build/alerts.json."""
+_TRIED, _TRIED_SOURCES = HERE / "tried/alerts.json", HERE / "tried/source_alerts.json"
+"""What `make test-alerts` has seen; it writes new ones to build."""
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
 
 
@@ -76,8 +76,8 @@ def _dashboards() -> dict[Path, str]:
 def _page(text: str) -> str:
     """Put the alerts, and what was last seen of them for real, into the how-to."""
     rows = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, (*ALERTS, *SOURCE_ALERTS)))
-    seen = tried_table(json.loads(_TRIED.read_text(encoding="utf-8")))
-    return _between(_between(text, "alerts", rows), "figures", seen)
+    seen, sources = (json.loads(file.read_text(encoding="utf-8")) for file in (_TRIED, _TRIED_SOURCES))
+    return _between(_between(text, "alerts", rows), "figures", tried_table(seen) + tried_rows(sources))
 
 
 def _between(text: str, mark: str, content: str) -> str:
@@ -96,8 +96,16 @@ def tried_table(seen: dict[str, Any]) -> str:
         " runbooks were run\nwhile their alerts fired.\n\n"
         "| alert | fault | fired after s | resolved after s |\n|---|---|---|---|\n"
     )
+    return head + tried_rows(seen)
+
+
+def tried_rows(seen: dict[str, Any]) -> str:
+    """Return the rows of such a table.
+
+    Runs: anywhere (pure).
+    """
     names = ("alert", "fault", "fired_after_seconds", "resolved_after_seconds")
-    return head + "".join(f"| {' | '.join(str(row[name]) for name in names)} |\n" for row in seen["alerts"])
+    return "".join(f"| {' | '.join(str(row[name]) for name in names)} |\n" for row in seen["alerts"])
 
 
 def _row(alert: Alert) -> str:

@@ -53,16 +53,16 @@ def seconds_in(expression: str, scale: Scale, *, unit: str = "s") -> str:
 
 
 RECORDINGS = (
-    Recording("cluster:kafka_discovery_snapshot_age_seconds:max",
-              f"max by (cluster) (time() - {P}snapshot_timestamp_seconds)"),
-    Recording("cluster:kafka_discovery_cycle_failures:ratio_rate5m",
-              f'sum by (cluster) (rate({P}cycles_total{{outcome!="success"}}[5m]))'
-              f" / sum by (cluster) (rate({P}cycles_total[5m]))"),
-    Recording("cluster:kafka_discovery_cycle_duration_seconds:p99_rate5m",
-              f"histogram_quantile(0.99, sum by (cluster, le) (rate({P}cycle_duration_seconds_bucket[5m])))"),
-    Recording("cluster:kafka_discovery_brokers_healthy:ratio",
-              f'min by (cluster) ({P}brokers{{condition="configured_healthy"}}'
-              f' / ignoring (condition) {P}brokers{{condition="configured"}})'),
+    Recording("kafka_cluster:kafka_discovery_snapshot_age_seconds:max",
+              f"max by (kafka_cluster) (time() - {P}snapshot_timestamp_seconds)"),
+    Recording("kafka_cluster:kafka_discovery_cycle_failures:ratio_rate5m",
+              f'sum by (kafka_cluster) (rate({P}cycles_total{{outcome!="success"}}[5m]))'
+              f" / sum by (kafka_cluster) (rate({P}cycles_total[5m]))"),
+    Recording("kafka_cluster:kafka_discovery_cycle_duration_seconds:p99_rate5m",
+              f"histogram_quantile(0.99, sum by (kafka_cluster, le) (rate({P}cycle_duration_seconds_bucket[5m])))"),
+    Recording("kafka_cluster:kafka_discovery_brokers_healthy:ratio",
+              f'min by (kafka_cluster) ({P}configured_brokers{{condition="healthy"}}'
+              f" / ignoring (condition) sum without (condition) ({P}configured_brokers))"),
 )  # fmt: skip
 
 ALERTS = (
@@ -71,17 +71,17 @@ ALERTS = (
         severity="critical",
         for_seconds=120,
         condition=f"time() - {P}snapshot_timestamp_seconds > <300s>\nor\n{P}snapshot_generation == 0",
-        summary="The view of Kafka cluster {{ $labels.cluster }} is old, or there is none.",
-        description="{{ $labels.instance }} has had no trusted answer from cluster {{ $labels.cluster }} for more than"
-        " 5 minutes. Readers go on with the last view; changes of leaders and new partitions are not seen.",
+        summary="The view of Kafka cluster {{ $labels.kafka_cluster }} is old, or there is none.",
+        description="{{ $labels.instance }} has had no trusted answer from cluster {{ $labels.kafka_cluster }} for more"
+        " than 5 minutes. Readers go on with the last view; changes of leaders and new partitions are not seen.",
     ),
     Alert(
         name="DiscoveryLoopStalled",
         severity="critical",
         for_seconds=60,
         condition=f"time() - {P}last_cycle_timestamp_seconds > clamp_min(5 * {P}loop_interval_seconds, 10)",
-        summary="The discovery loop of cluster {{ $labels.cluster }} does not turn.",
-        description="{{ $labels.instance }} answers, but its loop for cluster {{ $labels.cluster }} last turned"
+        summary="The discovery loop of cluster {{ $labels.kafka_cluster }} does not turn.",
+        description="{{ $labels.instance }} answers, but its loop for cluster {{ $labels.kafka_cluster }} last turned"
         " {{ $value | humanizeDuration }} ago: nothing is discovered, whatever Kafka does.",
     ),
     Alert(
@@ -89,26 +89,26 @@ ALERTS = (
         severity="warning",
         for_seconds=300,
         condition=f'{P}state{{state="failsafe"}} == 1',
-        summary="No broker of cluster {{ $labels.cluster }} answers; the last view is served.",
-        description="{{ $labels.instance }} reaches no broker of cluster {{ $labels.cluster }}. The last view is kept"
-        " and nothing is dropped from it.",
+        summary="No broker of cluster {{ $labels.kafka_cluster }} answers; the last view is served.",
+        description="{{ $labels.instance }} reaches no broker of cluster {{ $labels.kafka_cluster }}. The last view is"
+        " kept and nothing is dropped from it.",
     ),
     Alert(
         name="DiscoveryBootstrapRedundancyLost",
         severity="warning",
         for_seconds=600,
-        condition=f'{P}brokers{{condition="configured_healthy"}}\n  < ignoring (condition)\n'
-        f'clamp_max({P}brokers{{condition="configured"}}, 2)',
-        summary="Only {{ $value }} configured address(es) of cluster {{ $labels.cluster }} are healthy.",
-        description="The bootstrap list of cluster {{ $labels.cluster }} at {{ $labels.instance }} is nearly dead. What"
-        " starts with this list alone, without a saved view, will not come up once the last address is gone.",
+        condition=f'{P}configured_brokers{{condition="healthy"}}\n  < ignoring (condition)\n'
+        f"clamp_max(sum without (condition) ({P}configured_brokers), 2)",
+        summary="Only {{ $value }} configured address(es) of cluster {{ $labels.kafka_cluster }} are healthy.",
+        description="The bootstrap list of cluster {{ $labels.kafka_cluster }} at {{ $labels.instance }} is nearly"
+        " dead. What starts with this list alone, and without a saved view, fails once the last address is gone.",
     ),
     Alert(
         name="DiscoveryBootstrapBrokerRejected",
         severity="warning",
         for_seconds=300,
         condition=f'{P}brokers{{condition="rejected"}} > 0',
-        summary="{{ $value }} address(es) listed for cluster {{ $labels.cluster }} belong to something else.",
+        summary="{{ $value }} address(es) listed for cluster {{ $labels.kafka_cluster }} belong to something else.",
         description="{{ $labels.instance }} rejects addresses that answer as another cluster or as no Kafka at all."
         " A client without discovery may connect there and read the wrong records.",
     ),
@@ -117,9 +117,10 @@ ALERTS = (
         severity="warning",
         for_seconds=0,
         condition=f"increase({P}shrink_blocked_total[<900s>]) > 0",
-        summary="A loss of {{ $labels.reason }} in cluster {{ $labels.cluster }} was held back.",
-        description="{{ $labels.instance }} received answers that {{ $labels.reason }} of cluster {{ $labels.cluster }}"
-        " vanished, and kept them until it is confirmed. After a planned scale-in this ends by itself.",
+        summary="A loss of {{ $labels.reason }} in cluster {{ $labels.kafka_cluster }} was held back.",
+        description="{{ $labels.instance }} received answers that {{ $labels.reason }} of cluster"
+        " {{ $labels.kafka_cluster }} vanished, and kept them until it is confirmed. After a planned scale-in this ends"
+        " by itself.",
     ),
     Alert(
         name="DiscoveryClusterMismatch",
@@ -127,7 +128,7 @@ ALERTS = (
         for_seconds=0,
         condition=f'sum without (kind) (increase({P}metadata_disagreement_total{{kind="cluster_id"}}[<900s>])) > 0\n'
         f'or\nmax without (state) ({P}state{{state="rejecting"}}) == 1',
-        summary="Addresses of cluster {{ $labels.cluster }} answer with another cluster id.",
+        summary="Addresses of cluster {{ $labels.kafka_cluster }} answer with another cluster id.",
         description="{{ $labels.instance }} dropped answers of a foreign cluster. Addresses were reused, a name points"
         " elsewhere, or the list is wrong.",
     ),
@@ -135,11 +136,11 @@ ALERTS = (
         name="DiscoveryConsumerLagging",
         severity="warning",
         for_seconds=60,
-        condition=f"{P}consumer_acked_generation\n  < on (cluster, job, instance) group_left ()\n"
+        condition=f"{P}consumer_acked_generation\n  < on (kafka_cluster, job, instance) group_left ()\n"
         f"({P}snapshot_generation offset <240s>)\nor\nmin_over_time({P}consumer_fallback[<240s>]) == 1",
         summary="Consumer {{ $labels.consumer }} does not apply what is discovered.",
-        description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.cluster }} that is minutes"
-        " old, or reports that it cannot use this service's views and runs an embedded loop in their place.",
+        description="{{ $labels.consumer }} has not applied a view of cluster {{ $labels.kafka_cluster }} that is"
+        " minutes old, or reports that it cannot use this service's views and runs an embedded loop in their place.",
     ),
     Alert(
         name="DiscoveryAuthFailing",
@@ -147,9 +148,9 @@ ALERTS = (
         for_seconds=300,
         condition=f'sum without (broker, result) (increase({P}broker_attempts_total{{result=~"auth_failed|tls_failed"}}'
         f'[<300s>])) > 0\nor\nsum without (outcome) (increase({P}cycles_total{{outcome=~"auth|tls"}}[<300s>])) > 0',
-        summary="Brokers of cluster {{ $labels.cluster }} refuse the login or the TLS handshake.",
-        description="{{ $labels.instance }} is refused by brokers of cluster {{ $labels.cluster }}: password, ACL or"
-        " certificate. Retrying does not help.",
+        summary="Brokers of cluster {{ $labels.kafka_cluster }} refuse the login or the TLS handshake.",
+        description="{{ $labels.instance }} is refused by brokers of cluster {{ $labels.kafka_cluster }}: password, ACL"
+        " or certificate. Retrying does not help.",
     ),
     Alert(
         name="DiscoveryTargetMissing",
@@ -185,7 +186,7 @@ ALERTS = (
         severity="warning",
         for_seconds=300,
         condition=f"{P}state_write_failing == 1",
-        summary="The view of cluster {{ $labels.cluster }} cannot be saved.",
+        summary="The view of cluster {{ $labels.kafka_cluster }} cannot be saved.",
         description="{{ $labels.instance }} cannot write to its state folder: disk full, read-only, or no permission."
         " A restart on a dead list would not come up.",
     ),
@@ -194,7 +195,7 @@ ALERTS = (
         severity="warning",
         for_seconds=300,
         condition=f"increase({P}unexpected_errors_total[<900s>]) > 0",
-        summary="An error nobody expected happened while following cluster {{ $labels.cluster }}.",
+        summary="An error nobody expected happened while following cluster {{ $labels.kafka_cluster }}.",
         description="{{ $labels.instance }} logged a traceback under the sentence BUG in kafka-discovery and goes on"
         " serving the last view.",
     ),
@@ -245,6 +246,15 @@ SOURCE_ALERTS = (
         summary="Records of source " + _SOURCE + " come after their partition had been parked.",
         description="the others were read on meanwhile (onParked=continue). A query with a "
         "watermark may have dropped these records as too late; onParked=hold waits instead.",
+    ),
+    _of_source(
+        name="SourceRowsDropped",
+        severity="warning",
+        for_seconds=0,
+        condition=f"increase({P}query_late_rows_dropped_total[<900s>]) > 0",
+        summary="Query {{ $labels.query }} leaves out rows that come later than its watermark.",
+        description="rows behind the watermark are in no result and in no dead letter. Their partition had been"
+        " parked, their producer is late, or the allowed lateness is too short.",
     ),
     _of_source(
         name="SourceFallback",

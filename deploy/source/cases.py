@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.source.alerts import ALERTS, SOURCE_ALERTS
 
-US = {"cluster": "main", "instance": "driver:9464", "job": "kafka-discovery"}
+US = {"kafka_cluster": "main", "instance": "driver:9464", "job": "kafka-discovery"}
 _LABELS = ",".join(f'{name}="{value}"' for name, value in US.items())
 _SEVERITY = {alert.name: alert.severity for alert in (*ALERTS, *SOURCE_ALERTS)}
 
@@ -53,7 +53,7 @@ class _Of:
 _STALE, _VIEWS = _m("snapshot_timestamp_seconds"), _m("snapshot_generation")
 _LAST, _EVERY = _m("last_cycle_timestamp_seconds"), _m("loop_interval_seconds")
 _FAILSAFE, _REJECTING = _m("state", state="failsafe"), _m("state", state="rejecting")
-_LISTED, _GOOD = _m("brokers", condition="configured"), _m("brokers", condition="configured_healthy")
+_DEAD, _GOOD = (_m("configured_brokers", condition=one) for one in ("quarantined", "healthy"))
 _WRONG = _m("brokers", condition="rejected")
 _HELD = _m("shrink_blocked_total", reason="brokers")
 _FOREIGN = _m("metadata_disagreement_total", kind="cluster_id")
@@ -73,8 +73,10 @@ _RUNS = 'kube_pod_status_phase{namespace="spark",pod="dau-driver",phase="Running
 _SIDECAR = 'kube_pod_init_container_info{namespace="spark",pod="dau-driver",container="kafka-discovery"}'
 _SERIES = 'kafka_discovery_build_info{namespace="spark",pod="dau-driver",version="1"}'
 _QUERY = {"source": "dau", "query": "daily", "instance": "driver:9465", "job": "spark"}
+_LATE_QUERY = {"query": "daily", "instance": "driver:9465", "job": "spark"}
 _BATCH, _WAITING = _s("batch_started_timestamp_seconds"), _s("waiting_partitions")
 _CUTS, _REWINDS, _LATE = _s("cuts_total"), _s("rewinds_total"), _s("late_records_total")
+_DROPPED = 'kafka_discovery_query_late_rows_dropped_total{query="daily",instance="driver:9465",job="spark"}'
 _OWN, _PLAIN = _s("fallback"), _s("engine_fallback")
 
 _ALL = (
@@ -95,11 +97,11 @@ _ALL = (
     .quiet("brokers answer again after four minutes", {_FAILSAFE: "1+0x3 0+0x20"}, 8)
     .quiet("it was another state", {_m("state", state="fresh"): "1+0x20", _FAILSAFE: "0+0x20"}, 20),
     _Of("DiscoveryBootstrapRedundancyLost")
-    .fires("one of three is left", {_LISTED: "3+0x20", _GOOD: "3+0x1 1+0x18"}, 15)
-    .fires("the only one listed is dead", {_LISTED: "1+0x20", _GOOD: "0+0x20"}, 11)
-    .quiet("one load balancer is listed, and lives", {_LISTED: "1+0x20", _GOOD: "1+0x20"}, 20)
-    .quiet("two of twelve live", {_LISTED: "12+0x20", _GOOD: "2+0x20"}, 20)
-    .quiet("a rolling restart of nine minutes", {_LISTED: "2+0x30", _GOOD: "1+0x8 2+0x20"}, 12),
+    .fires("one of three is left", {_DEAD: "0+0x1 2+0x18", _GOOD: "3+0x1 1+0x18"}, 15)
+    .fires("the only one listed is dead", {_DEAD: "1+0x20", _GOOD: "0+0x20"}, 11)
+    .quiet("one load balancer is listed, and lives", {_DEAD: "0+0x20", _GOOD: "1+0x20"}, 20)
+    .quiet("two of twelve live", {_DEAD: "10+0x20", _GOOD: "2+0x20"}, 20)
+    .quiet("a rolling restart of nine minutes", {_DEAD: "1+0x8 0+0x20", _GOOD: "1+0x8 2+0x20"}, 12),
     _Of("DiscoveryBootstrapBrokerRejected")
     .fires("an address of another cluster is listed", {_WRONG: "1+0x20"}, 6, {**US, "condition": "rejected"})
     .quiet("dead ones are no wrong ones", {_m("brokers", condition="quarantined"): "4+0x20", _WRONG: "0+0x20"}, 20)
@@ -172,6 +174,11 @@ _ALL = (
     _Of("SourceRecordsLate")
     .fires("a partition came back", {_LATE: "0+0x3 90+0x20"}, 6, _QUERY)
     .quiet("long ago", {_LATE: "0+0x3 90+0x60"}, 40),
+    _Of("SourceRowsDropped")
+    .fires("rows behind the watermark", {_DROPPED: "0+0x3 2+0x20"}, 6, _LATE_QUERY)
+    .quiet("before the first scrape, which no increase shows", {_DROPPED: "_x3 2+0x20"}, 6)
+    .quiet("long ago", {_DROPPED: "0+0x3 2+0x60"}, 40)
+    .quiet("none", {_DROPPED: "0+0x20"}, 10),
     _Of("SourceFallback")
     .fires("the service is silent", {_OWN: "0 1+0x20"}, 8, _QUERY)
     .quiet("a restart of the service", {_OWN: "0+0x2 1+0x3 0+0x20"}, 12),

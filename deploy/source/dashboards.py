@@ -6,10 +6,10 @@ from typing import Any
 
 from deploy.source.alerts import P
 
-_C = '{cluster=~"$cluster",instance=~"$instance"}'
-_Q = '{cluster=~"$cluster",instance=~"$instance",consumer=~"$consumer"}'
+_C = '{kafka_cluster=~"$cluster",instance=~"$instance"}'
+_Q = '{kafka_cluster=~"$cluster",instance=~"$instance",consumer=~"$consumer"}'
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_INSTANCE = ("instance", f'label_values({P}snapshot_generation{{cluster=~"$cluster"}}, instance)')
+_INSTANCE = ("instance", f'label_values({P}snapshot_generation{{kafka_cluster=~"$cluster"}}, instance)')
 _DURATIONS = f"sum by (le) (rate({P}cycle_duration_seconds_bucket{_C}[$__rate_interval]))"
 _REQUESTS = f'sum by (route, code) (rate({P}api_requests_total{{instance=~"$instance"}}[$__rate_interval]))'
 _WIDE = 24
@@ -47,15 +47,15 @@ DASHBOARDS = (
             Panel(title="Services that answer", kind="stat", width=6, height=4,
                   queries=((f"count({P}build_info)", ""),)),
             Panel(title="Clusters not fresh", kind="stat", width=6, height=4,
-                  queries=((f'count(max by (cluster) ({P}state{{state="fresh"}}) == 0) or vector(0)', ""),)),
+                  queries=((f'count(max by (kafka_cluster) ({P}state{{state="fresh"}}) == 0) or vector(0)', ""),)),
             Panel(title="Oldest view", kind="stat", unit="s", width=6, height=4,
-                  queries=(("max(cluster:kafka_discovery_snapshot_age_seconds:max)", ""),)),
+                  queries=(("max(kafka_cluster:kafka_discovery_snapshot_age_seconds:max)", ""),)),
             Panel(title="Alerts that fire", kind="stat", width=6, height=4,
                   queries=(('count(ALERTS{alertname=~"Discovery.*",alertstate="firing"}) or vector(0)', ""),)),
             Panel(title="Age of the view, by cluster", unit="s",
-                  queries=(("cluster:kafka_discovery_snapshot_age_seconds:max", "{{cluster}}"),)),
+                  queries=(("kafka_cluster:kafka_discovery_snapshot_age_seconds:max", "{{kafka_cluster}}"),)),
             Panel(title="Share of configured addresses that are healthy", unit="percentunit",
-                  queries=(("cluster:kafka_discovery_brokers_healthy:ratio", "{{cluster}}"),)),
+                  queries=(("kafka_cluster:kafka_discovery_brokers_healthy:ratio", "{{kafka_cluster}}"),)),
             Panel(title="Which loop is in which state", kind="table", width=_WIDE,
                   queries=((f"{P}state == 1", ""),)),
             Panel(title="Who still lists a dead or removed broker", kind="table", width=_WIDE,
@@ -65,7 +65,7 @@ DASHBOARDS = (
     Dashboard(
         uid="cluster",
         title="kafka-discovery: one cluster",
-        variables=(("cluster", f"label_values({P}snapshot_generation, cluster)"), _INSTANCE),
+        variables=(("cluster", f"label_values({P}snapshot_generation, kafka_cluster)"), _INSTANCE),
         panels=(
             Panel(title="State", queries=((f"{P}state{_C} == 1", "{{state}} at {{instance}}"),)),
             Panel(title="Addresses by condition", queries=((f"{P}brokers{_C}", "{{condition}}"),)),
@@ -96,9 +96,9 @@ DASHBOARDS = (
         uid="query",
         title="kafka-discovery: one query",
         variables=(
-            ("cluster", f"label_values({P}consumer_acked_generation, cluster)"),
+            ("cluster", f"label_values({P}consumer_acked_generation, kafka_cluster)"),
             _INSTANCE,
-            ("consumer", f'label_values({P}consumer_acked_generation{{cluster=~"$cluster"}}, consumer)'),
+            ("consumer", f'label_values({P}consumer_acked_generation{{kafka_cluster=~"$cluster"}}, consumer)'),
         ),
         panels=(
             Panel(title="Lag", queries=((f"{P}consumer_lag_records{_Q}", "{{consumer}}"),)),

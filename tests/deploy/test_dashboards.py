@@ -11,6 +11,7 @@ import yaml
 
 from deploy.source.alerts import RECORDINGS
 from deploy.source.dashboards import DASHBOARDS, Dashboard, render
+from discovery.config.metric_families import CLUSTER_LABEL
 from tests.deploy.test_rules import exported, names_in
 from tests.deploy.tools import tool
 
@@ -32,7 +33,7 @@ def test_given_a_dashboard_when_read_then_its_metrics_and_labels_are_exported(da
             assert set(re.findall(r"(\w+)=?[=~!]", labels)) <= set(known[name]), expr
     for panel in dashboard.panels:
         for expr, legend in panel.queries:
-            labels = {label for name in names_in(expr) for label in known[name]} | {"cluster"}
+            labels = {label for name in names_in(expr) for label in known[name]} | {CLUSTER_LABEL}
             assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels, panel.title
 
 

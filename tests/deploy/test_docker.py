@@ -32,12 +32,23 @@ def test_given_the_dockerfiles_when_linted_then_hadolint_has_nothing_to_say() ->
     assert (seen.returncode, seen.stdout, seen.stderr) == (0, "", "")
 
 
+def test_given_the_images_when_built_then_all_that_they_copy_is_in_the_context() -> None:
+    ignored, *kept = (line for line in Path(".dockerignore").read_text().split() if "__pycache__" not in line)
+    assert ignored == "*"
+    patterns = [line.removeprefix("!") for line in kept]
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", Path("deploy/docker/Dockerfile").read_text(), re.MULTILINE)
+    sources = [source for line in copied for source in line.split()]
+    assert len(sources) > 5
+    assert [source for source in sources if not any(Path(source).match(pattern) for pattern in patterns)] == []
+
+
 def test_given_the_images_when_read_then_they_run_as_numbers_and_carry_this_version() -> None:
     text = DOCKERFILE.read_text(encoding="utf-8")
     assert re.findall(r"^USER (.*)$", text, flags=re.MULTILINE) == ["10001:0", "185:0"]
     assert re.findall(r"image\.version=\"(.*?)\"", text) == [__version__] * 2
     assert f"kafka_discovery-{__version__}-py3-none-any.whl" in text
     assert "HEALTHCHECK" in text
+    assert "PYSPARK_PYTHON=/opt/kafka-discovery/bin/kafka-discovery-python " in text, "starts Spark's processes quickly"
     assert '"kafka-discovery", "healthcheck"' in text
 
 

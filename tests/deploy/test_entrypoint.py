@@ -26,7 +26,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("word", ["driver", "driver-py"])
+@pytest.mark.parametrize("word", ["driver", pytest.param("driver-py", marks=pytest.mark.long)])
 def test_given_the_words_of_a_driver_when_run_then_the_job_is_submitted_on_the_pods_address(
     tmp_path: Path, word: str
 ) -> None:

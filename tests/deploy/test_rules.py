@@ -13,7 +13,7 @@ from deploy.source.alerts import ALERTS, RECORDINGS, SOURCE_ALERTS, seconds_in
 from deploy.source.cases import CASES
 from deploy.source.cases import tests as played_tests
 from deploy.source.rules import as_they_are, groups, sixtieth
-from discovery.config.metric_families import PREFIX
+from discovery.config.metric_families import CLUSTER_LABEL, PREFIX
 from discovery.service import metrics
 from discovery.spark.progress.metrics import SourceCollector
 from discovery.spark.progress.reports import SourceReport
@@ -33,12 +33,12 @@ FOREIGN = {"up", "time", "kube_pod_status_phase"}
 def exported() -> dict[str, tuple[str, ...]]:
     """Return every series name the service exports with its labels."""
     found: dict[str, tuple[str, ...]] = {}
-    for table, labels in ((metrics.FAMILIES, ("cluster",)), (metrics.PROCESS, ())):
+    for table, labels in ((metrics.FAMILIES, (CLUSTER_LABEL,)), (metrics.PROCESS, ())):
         for family in table.values():
             suffixes = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
             for suffix in suffixes.get(family.kind, ("",)):
                 found[PREFIX + family.name + suffix] = (*labels, *family.labels, "le", "instance", "job")
-    for metric in SourceCollector(lambda: [("daily", A_REPORT)], dict).collect():
+    for metric in SourceCollector(lambda: [("daily", A_REPORT)], lambda: {"daily": 1}).collect():
         for sample in metric.samples:
             found[sample.name] = (*sample.labels, "instance", "job")
     return found
@@ -125,6 +125,8 @@ def test_given_what_was_seen_for_real_when_published_then_each_alert_has_fired_a
         assert row["fired_after_seconds"] > 0, row
         assert row["resolved_after_seconds"] >= 0, row
     assert tried_table(seen).count("\n| Discovery") == len(seen["alerts"])
+    sources = json.loads(Path("deploy/tried/source_alerts.json").read_text(encoding="utf-8"))
+    assert {row["alert"] for row in sources["alerts"]} == {alert.name for alert in SOURCE_ALERTS}
 
 
 def test_given_a_duration_in_each_place_when_scaled_then_it_is_written_as_promql_wants_it() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import threading
 import time
@@ -22,6 +23,8 @@ from discovery.localkafka.ports import reserve_ports
 from tests.deploy.tools import tool
 from tests.support.helpers import eventually
 
+EXTERNAL = "production-eu"
+"""The cluster of machines, as Prometheus' operator names it in `external_labels`."""
 _TEMPLATES = Path("/usr/share/prometheus/alertmanager/default.tmpl")
 
 
@@ -33,12 +36,14 @@ class Heard:
     """Alert -> fingerprint -> when its last firing was first notified."""
     resolved: dict[str, dict[str, float]] = field(default_factory=dict)
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    prometheus: str = ""
 
     def take(self, message: dict[str, Any]) -> None:
         """Note one message of Alertmanager."""
         for alert in message["alerts"]:
             name, key = alert["labels"]["alertname"], alert["fingerprint"]
-            self.annotations[name] = alert["annotations"]
+            self.annotations[name], self.labels[name] = alert["annotations"], alert["labels"]
             if alert["status"] == "firing":
                 again = self.resolved.get(name, {}).pop(key, None) is not None
                 if again or key not in self.firing.get(name, {}):
@@ -49,6 +54,12 @@ class Heard:
     def fired(self, name: str, since: float) -> float | None:
         """Return when it was first notified to fire after a moment; None while it was not."""
         return min((at for at in list(self.firing.get(name, {}).values()) if at >= since), default=None)
+
+    def federated(self, metric: str) -> list[dict[str, str]]:
+        """Return the labels of each series of a metric that another Prometheus gets."""
+        wanted = {"match[]": f'{{__name__="{metric}"}}'}
+        text = httpx.get(f"http://{self.prometheus}/federate", params=wanted, timeout=5, trust_env=False).text
+        return [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in text.splitlines() if line.startswith(metric)]
 
     def is_over(self, name: str) -> bool:
         """Tell whether all of it that fired is resolved."""
@@ -80,13 +91,14 @@ def monitoring(target: str, folder: Path) -> Iterator[Heard]:
         )  # fmt: skip
         for address in (own, manager):
             eventually(partial(_is_ready, address), 60, f"an answer of {address}")
+        heard.prometheus = own
         yield heard
 
 
 def _write(folder: Path, *, target: str, manager: str, receiver: str) -> None:
     job = {"job_name": "kafka-discovery", "scrape_timeout": "1s", "static_configs": [{"targets": [target]}]}
     prometheus = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s", "external_labels": {"cluster": EXTERNAL}},
         "rule_files": ["rules.yml"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [manager]}]}]},
         "scrape_configs": [job],

@@ -27,7 +27,7 @@ from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from tests.deploy.runbooks import SHOWS, found, run, sh_blocks, variables
-from tests.stack.monitoring import Heard, monitoring
+from tests.stack.monitoring import EXTERNAL, Heard, monitoring
 from tests.support.helpers import eventually
 from tests.support.ports import service_ports
 from tests.support.service import ServiceProcess
@@ -233,6 +233,13 @@ def test_given_each_fault_when_it_comes_and_goes_then_its_alerts_are_delivered_a
     with capfd.disabled():
         note(scene, time.monotonic() - began)
     assert {row[0] for row in scene.rows} == {alert.name for alert in ALERTS}
+    assert {labels["cluster"] for labels in scene.heard.labels.values()} == {EXTERNAL}
+    assert {labels.get("kafka_cluster") for labels in scene.heard.labels.values()} == {"main", "secure", None}
+    federated = scene.heard.federated("kafka_discovery_snapshot_generation")
+    assert sorted((one["kafka_cluster"], one["cluster"]) for one in federated) == [
+        ("main", EXTERNAL),
+        ("secure", EXTERNAL),
+    ]
     for name, annotations in scene.heard.annotations.items():
         assert (
             not re.search(r"no value|error|\{\{", " ".join(annotations.values()), re.IGNORECASE)

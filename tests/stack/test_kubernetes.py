@@ -123,7 +123,7 @@ def prepare(kube: Node, namespace: str, folder: Path) -> None:
         "-n", namespace, "create", "secret", "generic", "kafka-discovery-token", f"--from-literal=token={_TOKEN}"
     )
     pair = ("-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.crt")
-    subject = ("-subj", "/CN=kafka-discovery", "-addext", "subjectAltName=DNS:kafka-discovery")
+    subject = ("-subj", "/CN=kafka-discovery", "-addext", "subjectAltName=DNS:kafka-discovery,IP:127.0.0.1")
     kube.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *pair)
     files = (f"--cert={folder}/tls.crt", f"--key={folder}/tls.key")
     kube.kubectl("-n", namespace, "create", "secret", "tls", "kafka-discovery-tls", *files)
@@ -211,6 +211,16 @@ def test_given_the_deployment_when_it_runs_then_it_may_write_its_volume_and_noth
         == "10001\n"
     )
     assert "Read-only" in deployed.kubectl(*inside, "touch /opt/x 2>&1 || true")
+
+
+def test_given_a_private_authority_when_a_command_asks_the_service_then_it_is_answered_over_tls(deployed: Node) -> None:
+    ask = "kafka-discovery status --url https://127.0.0.1:9463 --token-file /run/secrets/kafka-discovery/token"
+    inside = ("-n", "kd", "exec", "deployment/kafka-discovery", "--", "sh", "-c")
+    trusting = deployed.kubectl(*inside, f"{ask} --ca-file /run/secrets/kafka-discovery-tls/tls.crt 2>&1; echo $?")
+    assert "no broker answered within" in trusting, trusting
+    assert trusting.endswith("\n3\n"), "no broker answers, but the service does"
+    refused = deployed.kubectl(*inside, f"{ask} 2>&1 || true")
+    assert "certificate" in refused, refused
 
 
 def test_given_helm_when_the_chart_is_installed_then_the_service_starts(kube: Node, tmp_path: Path) -> None:
