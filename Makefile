@@ -18,7 +18,9 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml requirements/check_prerequis
 	@$(PYTHON) requirements/check_prerequisites.py
 	@echo "setting up $(VENV) (Spark is a download of about 450 MB the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt || { \
+	  echo "kafka-discovery: the packages could not be installed (pip says why above): check network, proxy and that 3 GB" \
+	    "are free, and run it again; what was downloaded is kept" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --config-settings editable_mode=compat -e .
 	@touch $@
@@ -53,16 +55,17 @@ test-docs: setup ## Every snippet of the documentation, those that take long inc
 	  tests/spark/test_security.py -k 'manual or snippet_of_the_how_to'
 	@$(MAKE) --no-print-directory docs
 
-# Whatever runs side by side takes one of make's job slots, as many as there are cores. Each line comes at once, with the
-# name of what it is of before it, and again in build/NAME.log; the closing lines of all stand at the end.
-CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Whatever runs side by side takes one of make's job slots, one more than there are cores: a suite waits for brokers a
+# third of its time. Each line comes at once, with the name of what it is of before it, and again in build/NAME.log; the
+# closing lines of all stand at the end.
+SLOTS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 named = @mkdir -p build; set -o pipefail; \
   { $(1); } 2>&1 | tee build/$@.log | awk '{ print "$(patsubst test-%,%,$@): " $$0; fflush() }'
 pytest = $(call named,$(BIN)/python -m pytest $(1))
 CLOSING := ^(FAILED|ERROR)|^=+ .* in [0-9.]+s|^[0-9]+ (passed|failed|error).* in
 define side-by-side
 @mkdir -p build; rm -f $(patsubst %,build/%.log,$(1))
-@$(MAKE) --no-print-directory --jobs $(CORES) --keep-going $(1); code=$$?; \
+@$(MAKE) --no-print-directory --jobs $(SLOTS) --keep-going $(1); code=$$?; \
   for suite in $(1); do grep -hE '$(CLOSING)' build/$$suite.log | awk -v name="$${suite#test-}" '{ print name ": " $$0 }'; done; exit $$code
 endef
 
@@ -107,9 +110,9 @@ generate: setup ## Write rules, dashboards and manifests of deploy/ and the page
 	$(BIN)/python -m deploy.generate
 	@for page in configuration client_options source_options sink_options openapi; do $(BIN)/python -m docs.generate.$$page; done
 
-# A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. In this order one
-# that Spark keeps busy mostly runs beside one that waits for brokers; what is in no list belongs to test-kafka or test-source.
-SUITES := test-faults test-kafka test-contract test-source test-service test-jobs test-page
+# A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest
+# come first; what is in no list belongs to test-kafka or test-source.
+SUITES := test-faults test-kafka test-source test-jobs test-service test-contract test-page
 FAULTS := $(patsubst %,tests/spark/test_%.py,chaos_joint cut endpoint faults_addresses faults_brokers faults_topics \
   rescue source_faults standalone)
 JOBS := $(patsubst %,tests/integration/test_%.py,demo run_process) \
@@ -121,7 +124,7 @@ LISTED := $(FAULTS) $(JOBS) $(SERVICE)
 $(foreach path,$(LISTED),$(if $(wildcard $(path)),,$(error $(path) is in a list of suites and does not exist)))
 
 .PHONY: test
-test: setup tools build/spark.jsa build/axe/.ready ## The check, then real brokers, real Spark, a real browser (25 minutes on 2 cores)
+test: setup tools ## The check, then real brokers, real Spark, a real browser (25 to 30 minutes on 2 cores)
 	$(call side-by-side,$(CHECKS) $(SUITES))
 
 # A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
@@ -135,26 +138,30 @@ build/spark.jsa: $(VENV)/.ready tests/support/spark/class_archive.py
 	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.support.spark.class_archive $@ > build/class-archive.log 2>&1 \
 	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
 
+build/kafka.ready: $(VENV)/.ready
+	@mkdir -p build && $(BIN)/python -m tests.support.prepare && touch $@
+
 .PHONY: $(SUITES)
-test-source: setup build/spark.jsa ## The source, batches and groups in real Spark on real brokers
+$(SUITES): setup build/spark.jsa build/kafka.ready
+test-source: ## The source, batches and groups in real Spark on real brokers
 	$(call pytest,-v --durations 10 tests/spark $(LISTED:%=--ignore=%))
 
-test-faults: setup build/spark.jsa ## Spark while brokers die, freeze, move and come back
+test-faults: ## Spark while brokers die, freeze, move and come back
 	$(call pytest,-v --durations 10 $(FAULTS))
 
-test-kafka: setup build/spark.jsa ## Real brokers: the loop, the sink's writer, the tools
+test-kafka: ## Real brokers: the loop, the sink's writer, the tools
 	$(call pytest,-v --durations 10 tests/integration $(LISTED:%=--ignore=%))
 
-test-contract: setup ## What every adapter promises, on the fake, on librdkafka's mock and on real brokers
+test-contract: ## What every adapter promises, on the fake, on librdkafka's mock and on real brokers
 	$(call pytest,-v --durations 10 tests/contract)
 
-test-jobs: setup build/spark.jsa ## Whole jobs and the demo
+test-jobs: ## Whole jobs and the demo
 	$(call pytest,-v --durations 10 $(JOBS))
 
-test-service: setup tools build/spark.jsa ## The service, the wheel, the pages, what is deployed
+test-service: tools ## The service, the wheel, the pages, what is deployed
 	$(call pytest,-v --durations 10 tests/deploy $(SERVICE))
 
-test-page: setup build/axe/.ready ## The status page in a real Chromium, axe-core included (needs chromium and npm)
+test-page: build/axe/.ready ## The status page in a real Chromium, axe-core included (needs chromium and npm)
 	$(call pytest,-v tests/page) # apart: Playwright leaves an event loop running
 
 build/axe/.ready:
@@ -188,9 +195,10 @@ test-matrix: setup ## Other versions of Spark, brokers and Java; cells are kept 
 	$(BIN)/python -m tests.matrix $(if $(CELLS),'$(CELLS)')
 
 .PHONY: test-long
-test-long: setup ## Property tests and the state machine with thousands of examples (an hour)
-	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest --timeout 7200 tests/property
-	$(BIN)/python -m pytest tests/long
+test-long: setup ## Property tests and the state machine with thousands of examples, and every test marked as long (over an hour)
+	HYPOTHESIS_PROFILE=exhaustive $(BIN)/python -m pytest -m '' --timeout 7200 tests/property
+	$(BIN)/python -m pytest -m '' tests/long
+	$(BIN)/python -m pytest -m long tests/contract tests/deploy tests/integration tests/spark
 
 .PHONY: bench-core
 bench-core: setup ## The figures of the README, Spark's own source beside ours (20 minutes)
@@ -255,7 +263,7 @@ test-compose: setup tools ## The compose stack comes up for real in an engine of
 
 .PHONY: test-alerts
 test-alerts: setup tools ## Every alert fires and resolves for real, every runbook is walked through (root, prometheus; 3 minutes)
-	$(BIN)/python -m pytest -s -ra tests/stack/test_alerts.py
+	$(BIN)/python -m pytest -s -ra tests/stack/test_alerts.py tests/stack/test_source_alerts.py
 
 .PHONY: test-runbooks
 test-runbooks: setup ## The unit under a real systemd, and every command of the runbooks there (root, systemd; 3 minutes)
@@ -302,7 +310,7 @@ chaos: setup ## Source, service and sink together under 200 seeds of faults; one
 .PHONY: chaos-sink
 chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)
 	@mkdir -p build && rm -f build/chaos-sink.jsonl
-	$(BIN)/python -m tests.chaos.sink.chaos --seeds 102 --brokers --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.chaos.sink.chaos --seeds 104 --brokers --keep build/chaos-sink.jsonl
 	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark local --keep build/chaos-sink.jsonl
 	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 
@@ -313,3 +321,4 @@ kill-job: setup ## Each job killed around its commit, and drivers killed while t
 .PHONY: bench-sink
 bench-sink: setup ## Throughput, batches and visibility of the exactly-once sink beside Spark's own (20 minutes)
 	$(BIN)/python -m benchmarks.sink
+	$(BIN)/python -m tests.chaos.sink.recovery

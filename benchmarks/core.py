@@ -12,18 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import (
-    NATIVE,
-    OURS,
-    Watched,
-    fill,
-    load,
-    make_producer,
-    run_cases,
-    running_query,
-    spark_session,
-    summary,
-)
+from benchmarks.harness import NATIVE, OURS, Watched, fill, load, make_producer, running_query, spark_session
 from discovery.config.client.options import ClientOptions
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, Verdict
@@ -34,7 +23,7 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
 from tests.support.faults import black_hole, refused_port
-from tests.support.results import say
+from tests.support.results import run_cases, say, summary
 
 ADDITIONS = 24
 PAIRS = 3

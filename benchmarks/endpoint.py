@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.harness import run_cases, summary
 from discovery.core.model import BrokerAddress, ClusterId, Generation, LoopState, Verdict
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.race import Resolved
@@ -25,7 +24,7 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.endpoint import endpoint_to
 from tests.support.faults import black_hole
-from tests.support.results import say
+from tests.support.results import run_cases, say, summary
 
 ROUNDS = 300
 CONNECTIONS = 1_000

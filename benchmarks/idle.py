@@ -25,11 +25,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.empty_source import NAME as EMPTY
 from benchmarks.empty_source import EmptySource
-from benchmarks.harness import NATIVE, OURS, Watched, fill, run_cases, running_query, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, Watched, fill, running_query, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.family import cpu_seconds, descendants, jvm_of
-from tests.support.results import say
+from tests.support.results import run_cases, say, summary
 from tests.support.service import ServiceProcess, serve_arguments
 
 STARTS = 6

@@ -159,7 +159,7 @@ when watching did, after {min(native["gap_seconds"]["values"]):.0f} s and more.
 The batch does not wait for its dead leader: it is [cut, and rewound](cut-and-rewind.md).
 
 **Two brokers froze.** They accept connections and say nothing, which costs a client far more than a refusal. The longest pause was
-{demo["freeze_gap_seconds"]:.1f} s: they are asked in parallel with everybody else, within one timeout, and rest when they stay silent.
+{demo["freeze_gap_seconds"]:.1f} s: they are asked in parallel with everybody else, within one timeout, and are quarantined when they stay silent.
 
 **The job was started with only dead brokers in its list.** It counted again after {demo["dead_list_restart_seconds"]:.1f} s, Spark's own start
 included (its first, on a good list, took {demo["first_start_seconds"]:.1f} s): it began with the living brokers that the last run had

@@ -19,10 +19,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from benchmarks.harness import NATIVE, OURS, fill, run_cases, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, fill, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.results import say
+from tests.support.results import run_cases, say, summary
 
 PARTITIONS, BROKERS, SLOTS = 120, 3, 8
 PAIRS = 3

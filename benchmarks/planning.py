@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.harness import NATIVE, OURS, fill, load_noted, refuse_unknown, running_query, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, fill, running_query, spark_session
 from discovery.core.model import (
     BrokerAddress,
     BrokerId,
@@ -33,7 +33,7 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
 from tests.support.fakes.feed import ScriptedFeed
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import environment, kept_result, load_noted, refuse_unknown, say, summary, write_result
 
 SIZES = (1_000, 10_000, 50_000)
 REAL_SIZES = (1_000, 10_000)

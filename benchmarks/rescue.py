@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import fill, load, run_cases
+from benchmarks.harness import fill, load
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise.classify import classify
 from tests.support.endpoint import endpoint_to
-from tests.support.results import say
+from tests.support.results import run_cases, say
 
 TOPIC = "events"
 PARTITIONS = 6

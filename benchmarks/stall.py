@@ -24,10 +24,10 @@ from typing import Any, Self
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import NATIVE, OURS, Watched, load, running_query, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, Watched, load, running_query, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.results import environment, kept_result, say, write_result
+from tests.support.results import environment, kept_result, say, summary, write_result
 
 _BROKERS = (1, 2, 3, 4, 5, 6)
 _PAIRS = tuple(itertools.combinations(_BROKERS, 2))
@@ -37,8 +37,10 @@ WATCH_SECONDS = 12.0
 _WARM_BATCHES = 5
 _CATCH_UP_SECONDS = 90.0
 NOTES = (
-    "Of a gap of ours with a ledger 1 s is `cutAfter`, the rest is the batch in flight and the next one. A ledger in",
-    "Kafka is written in a transaction, so a cut also waits until the transaction log and the ledger's topic have new",
+    "Of a gap of ours with a ledger 1 s was `cutAfter`, which a killed leader is not given any more",
+    "([why](../decisions/0048-a-refused-connection-is-evidence.md)): these figures are from before. The rest is the",
+    "batch in flight and the next one. A ledger in Kafka is written in a transaction, so a cut also waits until the",
+    "transaction log and the ledger's topic have new",
     "leaders; and where the killed pair holds two of three replicas of the transaction log, which by default takes",
     "nothing with fewer than two (`transaction.state.log.min.isr`), until one of them returns. The cases with that",
     "ledger ran with 1, the one marked with the default. The ledger's own topic has five replicas here and takes",

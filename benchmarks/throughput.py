@@ -17,10 +17,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import NATIVE, OURS, produce_all, run_cases, spark_session, summary
+from benchmarks.harness import NATIVE, OURS, produce_all, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.results import say
+from tests.support.results import run_cases, say, summary
 
 PAIRS = 6
 """The first is cold."""

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from discovery.config.logs import bound
 from discovery.core.errors import BUG_PHRASE
 from tests.support import leftovers, skips, times
 from tests.support.helpers import eventually
@@ -41,10 +42,11 @@ def _nothing_left_behind() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """Undo what a command that ran in this process did to the logs: later tests read them."""
+    """Undo what a command, or a loop on this thread, did to the logs of this process: later tests read them."""
     loggers = [logging.getLogger(name) for name in ("discovery", "kafka_discovery")]
     before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    yield
+    with bound():
+        yield
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)

@@ -38,6 +38,12 @@ def shrunk(plan: Plan, *, fails: Callable[[Plan], object]) -> Plan:
     return kept
 
 
+def flipped(held: bytes, draw: random.Random) -> bytes:
+    """Flip a byte of lines; the very last one ends them, and without it the last line is one that was cut short."""
+    at = draw.randrange(len(held) - 1)
+    return held[:at] + bytes([held[at] ^ 0xFF]) + held[at + 1 :]
+
+
 def damage(folder: Path, draw: random.Random, *, spared: str = "") -> None:
     """Cut each file of a state off somewhere, or flip a byte in it; one folder of them may be spared."""
     for file in sorted(file for file in folder.rglob("*.json") if file.parent.name != spared):

@@ -73,7 +73,7 @@ def test_given_leaders_that_move_when_many_tasks_read_then_neither_threads_nor_d
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("engine", ["native", "python"])
+@pytest.mark.parametrize("engine", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_given_few_or_many_partitions_when_the_taker_is_slow_then_a_worker_stays_within_its_memory(
     kafka_cluster: LocalKafka, topic_name: str, engine: str
 ) -> None:

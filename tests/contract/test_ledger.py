@@ -164,6 +164,7 @@ def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_s
         KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties={}, brokers=lambda: brokers).open()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_factory: KafkaFactory) -> None:
     cluster = kafka_factory(5, extra_properties={"transaction.state.log.min.isr": "1"})

@@ -110,6 +110,7 @@ def test_given_a_demo_when_interrupted_then_it_ends_all_its_processes_and_files(
     assert not any(re.match("kafka-discovery-(demo-)?[^p]", left.name) for left in (tmp_path / "t").iterdir())
 
 
+@pytest.mark.long
 def test_given_a_demo_when_killed_then_nothing_outlives_it(tmp_path: Path) -> None:
     with running(tmp_path, "--fast") as (demo, output):
         wait_said(demo, output, "The job runs")
@@ -133,6 +134,23 @@ def test_given_a_mistake_when_started_then_one_line_says_it(options: list[str], 
     assert len(refused.stderr.strip().splitlines()) == 1
 
 
+def test_given_a_home_that_cannot_be_written_when_started_then_one_line_names_the_variable(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    refused = subprocess.run(
+        [*COMMAND, "--fast", "--output-dir", str(tmp_path / "report")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**kept, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)},
+    )
+    assert refused.returncode == 1
+    (line,) = refused.stderr.strip().splitlines()
+    assert f"cannot write the jars to {tmp_path}/home/.cache/kafka-discovery/jars" in line
+    assert line.endswith("set XDG_CACHE_HOME to a folder you may write")
+
+
 def test_given_another_demo_with_the_same_report_when_started_then_one_line_names_it(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / ".lock").acquire()
     try:
@@ -146,7 +164,9 @@ def test_given_another_demo_with_the_same_report_when_started_then_one_line_name
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [("", "Java is missing"), ("11.0.22", "is too old: Kafka needs Java 17")], ids=["none", "11"]
+    ("version", "said"),
+    [("", "Java is missing"), ("11.0.22", "is too old: Kafka and Spark need Java 17")],
+    ids=["none", "11"],
 )
 def test_given_no_java_or_an_old_one_when_started_then_one_line_says_so(
     tmp_path: Path, version: str, said: str

@@ -238,7 +238,7 @@ def test_given_a_wrong_password_when_examined_then_it_is_said_and_real_clients_f
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
     said = _look(other.address(1), properties=file)
-    assert "locked" in codes(said)
+    assert "auth-rejected" in codes(said)
     order = Order(name="x", what="admin", topic="", properties={**given, "bootstrap.servers": other.address(1)})
     happened = start_clients("4.1", [order], warm_up=other.address(1, listener="PLAIN"))["x"]
     assert all_fail_at_once(happened), happened

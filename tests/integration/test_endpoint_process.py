@@ -38,8 +38,8 @@ def test_given_the_service_with_an_endpoint_when_a_client_uses_it_then_metrics_t
         def scraped() -> str:
             return service.probe("/metrics").text
 
-        assert 'kafka_discovery_endpoint_connections_total{cluster="default",upstream="127.0.0.1:' in scraped()
-        ready = 'kafka_discovery_endpoint_ready_upstreams{cluster="default"} 3.0'
+        assert 'kafka_discovery_endpoint_connections_total{kafka_cluster="default",upstream="127.0.0.1:' in scraped()
+        ready = 'kafka_discovery_endpoint_ready_upstreams{kafka_cluster="default"} 3.0'
         eventually(lambda: ready in scraped(), WAIT_SECONDS, "three verified brokers")
         code, _ = service.stop()
         assert code == 0

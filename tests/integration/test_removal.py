@@ -84,7 +84,7 @@ def test_given_a_broker_in_use_when_it_is_emptied_and_removed_then_not_becomes_s
     assert code == 1
     cluster.reassign_off([4])
     code, said = ask(cluster, file)
-    assert (code, [f["code"] for f in said["findings"] if f["level"] == "doubt"]) == (4, ["clients-unknown"]), said
+    assert (code, [f["code"] for f in said["findings"] if f["level"] == "unknown"]) == (4, ["clients-unknown"]), said
     lists = tmp_path / "lists"
     lists.write_text(f"dau = {cluster.address(1)},{cluster.address(2)}\n")
     for known in (("--lists", str(lists)), ("--assume-no-other-clients",)):

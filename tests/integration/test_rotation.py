@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 import trustme
 
+from discovery.config.client.key_material import open_stores
+from discovery.config.client.options import map_client_options
 from discovery.config.service_files import ServiceFiles
+from discovery.core.interest import Interest
+from discovery.core.model import TopicName, parse_bootstrap_servers
+from discovery.core.policy import Policy
 from discovery.feed import service_client
+from discovery.feed.base import verdicts
+from discovery.feed.embedded import EmbeddedFeed
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
@@ -46,7 +53,7 @@ def expiry(service: ServiceProcess, use: str) -> float:
 def test_given_a_certificate_about_to_expire_and_a_token_when_rotated_then_service_and_follower_take_them_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_client, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(service_client, "_ROTATION_CHECK_SECONDS", 0.0)
     ends = dt.datetime.now(dt.UTC) + SHORT
     present(tmp_path, trustme.CA(), ends)
     for name in ("token", "follower-token"):
@@ -101,6 +108,37 @@ def test_given_a_certificate_about_to_expire_and_a_token_when_rotated_then_servi
 def _file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+@pytest.mark.kafka
+def test_given_stores_that_brokers_refuse_when_renewed_then_the_loop_of_a_query_uses_them_at_its_next_try(
+    tmp_path: Path,
+) -> None:
+    made = make_certificates(tmp_path)
+    listeners = {MUTUAL: secured_settings(made).listeners[MUTUAL]}
+    write(tmp_path / "trust.pem", made.text("stranger.pem"))
+    write(tmp_path / "key.pem", made.text("stranger-client.pem"))
+    named = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(tmp_path / "trust.pem"),
+        "ssl.keystore.location": str(tmp_path / "key.pem"),
+        "ssl.key.password": KEY_PASSWORD,
+    }
+    options = open_stores(map_client_options(named))
+    with LocalKafka(ClusterSettings(brokers=1, listeners=listeners)) as kafka:
+        kafka.create_topic("events", 2, 1)
+        address = parse_bootstrap_servers(kafka.address(1, listener=MUTUAL))
+        often = Policy(quarantine_cap_seconds=10)  # a minute is the default
+        interest = Interest(topics=(TopicName("events"),))
+        feed = EmbeddedFeed(bootstrap=address, interest=interest, client_options=options, policy=often)
+        feed.start()
+        try:
+            eventually(lambda: "tls_failed" in verdicts(feed.view()), DEADLINE, "a refusal")
+            write(tmp_path / "trust.pem", made.text("ca.pem"))
+            write(tmp_path / "key.pem", made.text("client.pem"))
+            eventually(lambda: len(feed.view().partitions) == 2, DEADLINE, "a view with the new key")
+        finally:
+            feed.stop()
 
 
 @pytest.mark.kafka

@@ -50,7 +50,8 @@ def test_given_no_living_broker_when_served_then_it_answers_and_says_why(dead_se
     bootstrap = dead_service.get("/v1/bootstrap")
     assert (bootstrap.status_code, "no broker is known to be alive" in bootstrap.text) == (503, True)
     assert (
-        'kafka_discovery_broker_up{broker="127.0.0.1:1",cluster="default"} 0.0' in dead_service.probe("/metrics").text
+        'kafka_discovery_broker_up{broker="127.0.0.1:1",kafka_cluster="default"} 0.0'
+        in dead_service.probe("/metrics").text
     )
     assert dead_service.probe("/v1/status").status_code == 404
     assert dead_service.get("/metrics").status_code == 404
@@ -156,6 +157,20 @@ def test_given_a_mistake_when_started_then_it_exits_2_with_one_line(
         assert service.process.returncode == 2
         assert said in service.log.read_text()
         assert len(service.log.read_text().splitlines()) == 1
+
+
+def test_given_a_state_folder_that_cannot_be_written_when_started_then_one_line_names_the_setting(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    service = ServiceProcess(*serve_arguments(DEAD, tmp_path / "file/state"), log=tmp_path / "log")
+    with pytest.raises(AssertionError, match="did not start"), service:
+        pass
+    assert service.process is not None
+    assert service.process.returncode == 1
+    (line,) = service.log.read_text().splitlines()
+    assert line.startswith("kafka-discovery: state_dir: the state cannot be kept: ")
+    assert line.endswith("; name a folder you may write")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def three_brokers() -> Iterator[LocalKafka]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("delay_seconds", [1.3, 5.0])
+@pytest.mark.parametrize("delay_seconds", [1.3, pytest.param(5.0, marks=pytest.mark.long)])
 def test_given_a_leader_that_answers_late_when_records_come_then_its_new_ends_are_shown_and_it_is_not_parked(
     three_brokers: LocalKafka, topic_name: str, delay_seconds: float
 ) -> None:

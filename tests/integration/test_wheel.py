@@ -73,3 +73,12 @@ def test_given_the_wheel_alone_when_a_command_needs_more_then_one_line_names_the
     (line,) = done.stderr.splitlines()
     assert line.startswith("kafka-discovery: ")
     assert line.endswith("pip install 'kafka-discovery[spark]'")
+
+
+@pytest.mark.parametrize("job", ["dau", "ip_visits", "copy_topic"])
+def test_given_the_wheel_alone_when_a_ready_job_starts_then_one_line_names_the_extra(
+    core: Path, tmp_path: Path, job: str
+) -> None:
+    file = wheel.run(core, tmp_path, "kafka-discovery", "jobs", job).stdout.strip()
+    done = wheel.run(core, tmp_path, "python", file, "--help", code=2)
+    assert done.stderr == f"{job}: pyspark is not installed; pip install 'kafka-discovery[spark]'\n"

@@ -16,7 +16,7 @@ from typing import Any
 from discovery.localkafka.jars.ivy import DownloadError
 from tests.matrix import cases, page
 from tests.matrix.cells import CELLS, Cell
-from tests.matrix.places import environment, inside, next_debian, other_python, python
+from tests.matrix.places import environment, inside, java_home, next_debian, other_python, python
 from tests.support.results import ROOT, say
 
 _CELL_SECONDS = 840
@@ -68,7 +68,7 @@ def _run(cell: Cell) -> str:
         done = subprocess.run(
             inside(command) if cell.next_debian else command,
             cwd=ROOT,
-            env=environment(interpreter, kafka=cell.kafka),
+            env=environment(interpreter, kafka=cell.kafka, java=cell.java),
             stdout=out,
             stderr=subprocess.STDOUT,
             timeout=_CELL_SECONDS,
@@ -104,8 +104,9 @@ def _versions(cell: Cell) -> dict[str, str]:
         done = subprocess.run(around([*command]), cwd=ROOT, capture_output=True, text=True, check=True)
         return done.stdout or done.stderr
 
+    java = str(java_home(cell.java) / "bin/java") if cell.java else "java"
     found: dict[str, str] = json.loads(said(str(interpreter_of(cell)), "-c", code))
-    return {**found, "brokers": cell.kafka or "4.1.0", "java": said("java", "-version").splitlines()[0]}
+    return {**found, "brokers": cell.kafka or "4.1.0", "java": said(java, "-version").splitlines()[0]}
 
 
 def _commit() -> str:

@@ -9,20 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from discovery.spark.supervise.list_vetting import ListVetter
 from tests.matrix.cells import Cell
 from tests.matrix.places import connector, environment, python
 from tests.support.endpoint import endpoint_to
-from tests.support.helpers import eventually, numbered, produce
+from tests.support.helpers import numbered, produce
 from tests.support.results import ROOT
+from tests.support.spark.native import dead_list
 
 _PROBE_SECONDS = 300
 _ORDER = ("4.2.0", "4.2.1", "4.3.0", "4.2.0")
-_DOOMED = (1, 2)
 _JOB = """
 from pyspark.sql import SparkSession
 
@@ -70,7 +67,7 @@ def native(cell: Cell) -> str:
     with _scene(brokers=3, replicas=3) as (cluster, topic, folder):
         wanted = numbered(30)
         produce(cluster.bootstrap_servers, topic, *wanted)
-        listed = _dead_list(cluster, topic, folder / "state")
+        listed = dead_list(cluster, topic, folder / "state")
         report = _submitted(interpreter, jars, folder / "run", listed, topic, run=True)
         assert (report["outcome"], report["failures"]) == ("finished", 0), report
         assert _rows(folder / "run") == sorted(wanted)
@@ -122,28 +119,6 @@ def _probe(
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["spark"] == spark, answer
     return answer["seen"], done.stderr
-
-
-def _dead_list(cluster: LocalKafka, topic: str, state: Path) -> str:
-    """Meet all brokers through two of them, kill those two, and return their addresses."""
-    listed = ",".join(map(cluster.address, _DOOMED))
-    (living,) = (cluster.address(one) for one in cluster.broker_ids if one not in _DOOMED)
-    vetter = ListVetter(state_dir=state)
-    try:
-        vetter.vet(listed)
-        port = living.rpartition(":")[2]
-        eventually(lambda: any(port in file.read_text() for file in state.rglob("*.json")), 30, "the view on disk")
-    finally:
-        vetter.close()
-    cluster.kill(_DOOMED)
-    client = AdminClient({"bootstrap.servers": living, "log_level": 0})
-
-    def led() -> bool:
-        found = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
-        return all(one.leader not in (*_DOOMED, -1) for one in found)
-
-    eventually(led, 60, "new leaders")
-    return listed
 
 
 def _submitted(interpreter: Path, jars: str, folder: Path, servers: str, topic: str, *, run: bool) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class Cell:
     """Empty: the brokers that tests use anyway."""
     python: str = ""
     """Empty: the one of `make setup`."""
+    java: str = ""
+    """Empty: the one that is found anyway."""
     next_debian: bool = False
     """Run by the interpreter and the Java of the Debian after the one here."""
     without: frozenset[str] = frozenset()
@@ -95,6 +97,7 @@ CELLS = (
         tests=SOURCE + SINK,
         next_debian=True,
     ),
+    Cell(part="Python and Java", version="Java 25", shows="source, brokers", tests=SOURCE, java="25"),
     Cell(part="Python and Java", version="Python 3.12", shows="source, sink", tests=SOURCE + SINK, python="3.12"),
     Cell(
         part="Packages",

@@ -83,7 +83,7 @@ def _retrieved(wanted: ArtifactSet, folder: Path) -> None:
         made.rename(folder)
 
 
-def environment(interpreter: Path, *, kafka: str = "") -> dict[str, str]:
+def environment(interpreter: Path, *, kafka: str = "", java: str = "") -> dict[str, str]:
     """Return the variables under which a cell's processes start."""
     made = {
         **os.environ,
@@ -93,7 +93,15 @@ def environment(interpreter: Path, *, kafka: str = "") -> dict[str, str]:
         VARIABLE: kafka,
     }
     made.pop("SPARK_HOME", None)
-    return made
+    return {**made, "JAVA_HOME": str(java_home(java))} if java else made
+
+
+def java_home(version: str) -> Path:
+    """Return the folder of another Java, which must lie here below `/usr/lib/jvm`."""
+    found = sorted(Path("/usr/lib/jvm").glob(f"*-{version}-*"))
+    if not found:
+        raise LookupError(f"no Java {version} lies in /usr/lib/jvm")
+    return found[0]
 
 
 def other_python(version: str) -> Path:

@@ -31,6 +31,8 @@ SHOWN = {
 }
 GONE = 4
 PARTITIONS = 22
+SETTLED = 40
+"""So many answers of one generation, two seconds of them."""
 _SHAPES: tuple[tuple[str, tuple[int, int], Scheme], ...] = (
     ("wide-light", WIDE, "light"),
     ("wide-dark", WIDE, "dark"),
@@ -88,7 +90,7 @@ def foreign(kafka: LocalKafka, folder: Path) -> Iterator[ServiceProcess]:
 
 def report(service: ServiceProcess, kafka: LocalKafka) -> None:
     """Say what two queries would: one is well, one lags and still lists the broker that leaves."""
-    generation = service.json("/v1/status")["generation"]
+    generation = settled(service)
     ends = {str(p["partition"]): p["high_watermark"] for p in service.json("/v1/topics/orders")["partitions"]}
     every = kafka.bootstrap_servers.split(",")
     seen: dict[str, dict[str, Any]] = {
@@ -102,6 +104,18 @@ def report(service: ServiceProcess, kafka: LocalKafka) -> None:
     for name, said in seen.items():
         body = {"instance": "driver-1", "kind": "spark", "bootstrap_servers": said.pop("list"), **said}
         httpx.put(f"{service.api}/v1/consumers/{name}", json=body, timeout=30, trust_env=False).raise_for_status()
+
+
+def settled(service: ServiceProcess) -> int:
+    """Return the view's generation once it stays: a later one would leave every query behind."""
+    seen = [-1]
+
+    def stays() -> bool:
+        seen.append(service.json("/v1/status")["generation"])
+        return len(seen) > SETTLED and len(set(seen[-SETTLED:])) == 1
+
+    eventually(stays, 60, "a view that stays")
+    return seen[-1]
 
 
 def take(chromium: Browser, service: ServiceProcess, scene: str, folder: Path) -> None:

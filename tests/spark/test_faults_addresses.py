@@ -25,7 +25,7 @@ from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.spark.driver import SparkDriver, joined
 from tests.support.spark.fixtures import StartQuery, replicas
 from tests.support.spark.native import stays
-from tests.support.spark.oracle import Load, assert_exactly_once
+from tests.support.spark.oracle import Load
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -51,11 +51,9 @@ def test_given_a_saved_view_when_a_query_restarts_on_a_list_of_dead_brokers_then
         second = start_query(topic_name, **listed)
         load.wait_more(100)
         load.stop()
-    second.wait_until(
-        lambda: len(joined(first, second)) >= len(load.acknowledged), f"{len(load.acknowledged)} rows of both"
-    )
+    second.wait_until(lambda: load.all_in(joined(first, second)), f"{len(load.acknowledged)} rows of both")
     assert first.rows()
-    assert_exactly_once(joined(first, second), load.acknowledged)
+    load.assert_exact(joined(first, second))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -126,10 +124,8 @@ def test_given_a_running_query_when_the_file_of_its_list_changes_then_it_goes_on
         again = start_query(topic_name, stateDir=str(tmp_path / "no-state"), **options)
         load.wait_more(100)
         load.stop()
-    again.wait_until(
-        lambda: len(joined(query, again)) >= len(load.acknowledged), f"{len(load.acknowledged)} rows of both"
-    )
-    assert_exactly_once(joined(query, again), load.acknowledged)
+    again.wait_until(lambda: load.all_in(joined(query, again)), f"{len(load.acknowledged)} rows of both")
+    load.assert_exact(joined(query, again))
 
 
 def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_then_rows_come_at_once(
@@ -220,10 +216,7 @@ def test_given_an_address_of_another_cluster_in_the_list_when_read_then_its_reco
         query = start_query(topic_name, kafka_bootstrap_servers=listed)
         query.wait_rows(100)
         _wait_said(driver, f"{other.address(1)} is foreign cluster")
-        load.stop()
-    query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_a_broker_whose_address_goes_to_another_cluster_when_read_then_its_records_never_come(
@@ -243,10 +236,7 @@ def test_given_a_broker_whose_address_goes_to_another_cluster_when_read_then_its
             load.wait_more(800)
             seen = query.count()
             query.wait_rows(seen + 800)
-        load.stop()
-        query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_wrong_credentials_when_a_query_starts_then_it_fails_in_time_and_the_password_shows_nowhere(

@@ -7,7 +7,7 @@ from tests.support.helpers import eventually, numbered, produce
 from tests.support.spark.driver import SparkDriver
 from tests.support.spark.fixtures import StartQuery, replicas
 from tests.support.spark.native import stays
-from tests.support.spark.oracle import Load, assert_exactly_once
+from tests.support.spark.oracle import Load
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 ALL_SIX = (1, 2, 3, 4, 5, 6)
@@ -22,10 +22,7 @@ def test_given_a_load_when_two_of_six_brokers_are_killed_then_the_query_goes_on_
         query.wait_rows(200)
         breakable.kill([2, 3])
         load.wait_more(300, partitions={1, 2})
-        load.stop()
-    query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_a_load_when_two_brokers_freeze_and_thaw_then_the_others_flow_and_all_is_exact(
@@ -41,10 +38,7 @@ def test_given_a_load_when_two_brokers_freeze_and_thaw_then_the_others_flow_and_
         query.wait_rows(seen + 300)
         breakable.resume([4, 5])
         load.wait_more(200)
-        load.stop()
-    query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_all_brokers_dead_when_they_return_then_the_same_query_goes_on_and_is_exact(
@@ -61,10 +55,7 @@ def test_given_all_brokers_dead_when_they_return_then_the_same_query_goes_on_and
         assert "kept the last view of 6 brokers" in driver.log()[said:]
         breakable.heal()
         load.wait_more(100)
-        load.stop()
-    query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_a_load_when_a_third_of_the_brokers_is_drained_and_removed_then_it_is_exact(
@@ -80,10 +71,7 @@ def test_given_a_load_when_a_third_of_the_brokers_is_drained_and_removed_then_it
         load.wait_more(300, partitions={4, 5})
         seen = query.count()
         query.wait_rows(seen + 300)
-        load.stop()
-    query.wait_rows(len(load.acknowledged))
-    query.assert_alive()
-    assert_exactly_once(query.rows(), load.acknowledged)
+        query.assert_exact(load)
 
 
 def test_given_leaders_dead_before_the_start_when_read_then_others_flow_and_the_parked_are_named_and_return(
@@ -133,8 +121,8 @@ def test_given_a_batch_in_flight_when_its_sole_leaders_die_then_it_waits_in_few_
         assert query.in_flight()
         query.assert_alive()
         load.stop()
-    other.wait_rows(len(load.acknowledged))
-    assert_exactly_once(other.rows(), load.acknowledged)
+    other.wait_until(lambda: load.all_in(other.rows()), f"all {len(load.acknowledged)} acknowledged records")
+    load.assert_exact(other.rows())
     # Spark counts its tasks a moment late, so a single look may miss the one that waits.
     eventually(lambda: 1 <= driver.tasks() <= 2, 20, "one slot per dead leader")
     assert query.in_flight()

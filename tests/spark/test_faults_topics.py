@@ -106,7 +106,7 @@ def test_given_brokers_that_create_topics_when_one_is_deleted_then_no_query_recr
     query.assert_alive()
     # A client that does let them, for comparison: else the brokers would not create anything, whoever asks.
     produce(breakable.bootstrap_servers, control, "x")
-    assert control in admin.list_topics(timeout=20).topics
+    eventually(lambda: control in admin.list_topics(timeout=20).topics, 30, "the control topic is listed")
     breakable.delete_topic(control)
 
 

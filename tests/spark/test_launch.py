@@ -79,6 +79,7 @@ def test_given_a_reader_too_slow_for_spark_when_a_job_starts_then_one_line_says_
     assert [str(value) for value in committed_values(kafka_cluster.bootstrap_servers, target)] == numbered(5)
 
 
+@pytest.mark.long
 def test_given_a_reader_too_slow_for_spark_when_a_supervised_query_starts_then_it_is_restarted_as_a_slow_start(
     kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
 ) -> None:

@@ -11,23 +11,21 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.launch.python import worker_python
 from discovery.spark.supervise import Report, run_query
-from discovery.spark.supervise.list_vetting import ListVetter
 from tests.support.endpoint import CONSUMER, properties_file, tool_command
-from tests.support.helpers import eventually, produce
+from tests.support.helpers import produce
+from tests.support.spark.native import DOOMED, dead_list
 from tests.support.spark.standalone import standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/spark-native.md"
 LISTED = "b1:9092,b2:9092,b3:9092"
-DOOMED = (1, 2)
 _RUN_SECONDS = 250.0
 WRITING = """
 servers = "{servers}"
@@ -47,33 +45,12 @@ def block(language: str, beginning: str) -> str:
     return next(text for text in blocks if text.startswith(beginning))
 
 
-@pytest.fixture
-def dead_list(breakable: LocalKafka, topic_name: str, tmp_path: Path) -> str:
+@pytest.fixture(name="dead_list")
+def _dead_list(breakable: LocalKafka, topic_name: str, tmp_path: Path) -> str:
     """A list of two brokers that were met alive, and then died; their topic has records and living leaders."""
     breakable.create_topic(topic_name, 3, replication_factor=3)
-    listed = ",".join(breakable.address(broker) for broker in DOOMED)
-    living = [breakable.address(broker) for broker in breakable.broker_ids if broker not in DOOMED]
     produce(breakable.bootstrap_servers, topic_name, "a", "b", "c")
-    vetter = ListVetter(state_dir=tmp_path / "state")
-    try:
-        vetter.vet(listed)
-        eventually(lambda: _remembers(tmp_path / "state", living), 30, "the view of all brokers on disk")
-    finally:
-        vetter.close()
-    breakable.kill(DOOMED)
-    eventually(lambda: _led_by_others(living, topic_name), 60, "new leaders")
-    return listed
-
-
-def _remembers(state: Path, addresses: Sequence[str]) -> bool:
-    saved = "".join(file.read_text() for file in state.rglob("*.json"))
-    return all(address.rpartition(":")[2] in saved for address in addresses)
-
-
-def _led_by_others(living: Sequence[str], topic: str) -> bool:
-    client = AdminClient({"bootstrap.servers": ",".join(living), "log_level": 0})
-    found = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
-    return all(one.leader not in (*DOOMED, -1) for one in found)
+    return dead_list(breakable, topic_name, tmp_path / "state")
 
 
 def records(cluster: LocalKafka, topic: str) -> int:
@@ -145,6 +122,7 @@ def test_given_the_job_of_the_page_when_all_it_lists_is_dead_then_run_lets_its_f
     assert any("metadata.recovery.strategy=rebootstrap" in line for line in report["set"]), report["set"]
 
 
+@pytest.mark.long
 def test_given_a_standalone_cluster_when_all_that_the_job_lists_is_dead_then_its_executors_get_the_living_brokers(
     dead_list: str, breakable: LocalKafka, topic_name: str, tmp_path: Path
 ) -> None:

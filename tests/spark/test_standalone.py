@@ -8,7 +8,7 @@ from discovery.localkafka.cluster import LocalKafka
 from tests.support.helpers import eventually
 from tests.support.spark.driver import BUG_PHRASE, SparkDriver
 from tests.support.spark.fixtures import replicas
-from tests.support.spark.oracle import Load, assert_exactly_once
+from tests.support.spark.oracle import Load
 from tests.support.spark.standalone import standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -35,10 +35,7 @@ def test_given_executors_of_their_own_when_a_broker_dies_and_partitions_come_the
         load.partitions = range(6)
         load.wait_more(40, partitions={4, 5})
         load.wait_more(40, partitions={0})
-        load.stop()
-        query.wait_rows(len(load.acknowledged))
-        query.assert_alive()
+        query.assert_exact(load)
         assert {row.partition for row in query.rows()} == set(range(6))
-        assert_exactly_once(query.rows(), load.acknowledged)
         query.stop()
         assert BUG_PHRASE not in driver.log()

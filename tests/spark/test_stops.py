@@ -36,30 +36,42 @@ def test_given_a_batch_in_flight_when_its_query_is_stopped_again_and_again_then_
     assert ended.returncode == 0
 
 
+SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
+"""The process that is signalled is a JVM: the script replaces itself by it."""
+ENVIRONMENT = {**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        pytest.param(sys.executable, 0, id="driver"),
+        pytest.param(SUBMIT, 143, id="JVM", marks=pytest.mark.long),
+    ],
+)
 def test_given_an_open_transaction_when_the_job_is_stopped_then_its_end_is_clean_and_nothing_is_lost(
-    topics: Topics,
+    topics: Topics, program: str, code: int
 ) -> None:
     armed, log = topics.folder / "hooks", topics.folder / "job.log"
     armed.mkdir()
     (armed / "step6.sent@0").write_text("hold")
     topics.put("a", "b", "c")
-    command = [sys.executable, "spark_jobs/copy_topic.py", *topics.arguments()]
+    command = [program, "spark_jobs/copy_topic.py", *topics.arguments()]
     with log.open("wb") as output:
         job = subprocess.Popen(
-            command, env={**os.environ, hooks.VARIABLE: str(armed)}, stdout=output, stderr=output
+            command, env={**ENVIRONMENT, hooks.VARIABLE: str(armed)}, stdout=output, stderr=output
         )  # fmt: skip
     try:
         eventually(lambda: job.poll() is not None or list(armed.glob("*.held.*")), JOB_SECONDS, "the transaction")
         before = log.read_text()
         job.send_signal(signal.SIGTERM)
-        assert job.wait(JOB_SECONDS) == 0
+        assert job.wait(JOB_SECONDS) == code
     finally:
         job.kill()
         job.wait()
     assert unexpected(log.read_text().removeprefix(before)) == []
-    assert subprocess.run(command, timeout=JOB_SECONDS, check=False).returncode == 0
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=JOB_SECONDS, check=False).returncode == 0
     assert sorted(topics.found()) == ["a", "b", "c"]
 
 

@@ -83,6 +83,7 @@ def test_given_deduplication_when_the_source_changes_back_and_forth_then_each_ke
         assert sorted(run(source, distinct, "append")) == sorted((f"k{key}",) for key in fresh), source
 
 
+@pytest.mark.long
 def test_given_a_join_of_two_streams_when_the_source_changes_back_and_forth_then_each_pair_comes_once(
     kafka_cluster: LocalKafka, topic_name: str, run: Run
 ) -> None:

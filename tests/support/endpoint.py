@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient
 
 from discovery.config.client.key_material import open_stores
 from discovery.config.client.options import map_client_options
+from discovery.config.java import java_command
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.endpoint.limits import Limits
 from discovery.endpoint.make import Followed, brokers_feed, make_endpoint
 from discovery.localkafka.jars.download import kafka_jars
-from discovery.localkafka.jars.java import java_command
 from tests.support.ports import free_port
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

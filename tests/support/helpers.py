@@ -1,10 +1,13 @@
 """Small helpers every kind of test may use."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 Record = str | bytes | tuple[str | bytes | None, str | bytes | None]
 """A value, or (key, value)."""
@@ -97,6 +100,25 @@ def produce(
         produce(bootstrap_servers, topic, *too_early, partition=partition, options=options, deadline_seconds=remaining)
         return
     assert not failures, f"{len(failures)} records were refused, the first: {failures[0][1]}"
+
+
+def partitions_of(
+    client: Consumer | Producer | AdminClient, topic: str, *, deadline_seconds: float = 60.0
+) -> dict[int, Any]:
+    """Return an existing topic's partitions by number, as soon as a broker knows them.
+
+    A broker that lags behind its controller answers with an unknown topic and no partitions, one that is frozen
+    not at all.
+    """
+    found: dict[int, Any] = {}
+
+    def known() -> bool:
+        with contextlib.suppress(KafkaException):
+            found.update(client.list_topics(topic, timeout=10).topics[topic].partitions)
+        return bool(found)
+
+    eventually(known, deadline_seconds, f"a broker that knows topic {topic}")
+    return found
 
 
 def numbered(count: int, *, prefix: str = "v") -> Sequence[str]:

@@ -1,12 +1,14 @@
 """Results of long runs, one format and one renderer for benchmarks and chaos: a JSON file, and a page made of it."""
 
+import contextlib
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,49 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     path = OUTPUT / f"{name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
     return path
+
+
+def summary(values: Sequence[float]) -> dict[str, float | int | list[float]]:
+    """Return count, median, p99 (nearest rank), extremes, and the values."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"n": 0}
+    rank = min(len(ordered) - 1, max(0, -(-99 * len(ordered) // 100) - 1))
+    return {
+        "n": len(ordered),
+        "p50": round(statistics.median(ordered), 4),
+        "p99": round(ordered[rank], 4),
+        "min": round(ordered[0], 4),
+        "max": round(ordered[-1], 4),
+        "values": [round(v, 4) for v in values],
+    }
+
+
+@contextlib.contextmanager
+def load_noted(result: dict[str, Any]) -> Iterator[None]:
+    """Keep the machine's load average of one minute before and after a case: whether the machine was its own."""
+    before = os.getloadavg()[0]
+    yield
+    result["load_average"] = [round(before, 1), round(os.getloadavg()[0], 1)]
+
+
+def refuse_unknown(benchmark: str, cases: Collection[str], names: Sequence[str]) -> None:
+    """End with one line where a name is no case."""
+    if unknown := [name for name in names if name not in cases]:
+        raise SystemExit(f"{benchmark}: {unknown[0]!r} is no case; there are: {', '.join(cases)}")
+
+
+def run_cases(benchmark: str, cases: Mapping[str, Callable[[], dict[str, Any]]], names: Sequence[str]) -> None:
+    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends."""
+    refuse_unknown(benchmark, cases, names)
+    result = {**kept_result(benchmark), "environment": environment()}
+    for name in names or cases:
+        say(f"-- {name}")
+        load: dict[str, Any] = {}
+        with load_noted(load):
+            found = cases[name]()
+        result[name] = found | load
+        say(f"wrote {write_result(benchmark, result)}")
 
 
 def page_of(path: Path, section: Callable[[dict[str, Any]], str], command: str) -> str:

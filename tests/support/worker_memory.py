@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
+from tests.support.helpers import partitions_of
 
 
 def measure(
@@ -35,7 +36,7 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -
     pause_seconds, queries = pace
     ranges = _whole(bootstrap, topic)
     settings = FetchSettings(engine=engine, max_memory_bytes=int(memory_mib) << 20)
-    list(fetch([], (), settings, on_waiting=print))
+    list(fetch([], (), settings, on_waiting=_say))
     if engine == "native":
         from discovery.spark.fetch.native.code import code  # noqa: PLC0415 - what the other engine does not load
 
@@ -43,7 +44,7 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -
     base, rows = _status("VmRSS"), 0
     for query in range(int(queries)):
         own = replace(settings, client_options={"group.id": f"query-{query}"})
-        for batch in fetch(ranges, parse_bootstrap_servers(bootstrap), own, on_waiting=print):
+        for batch in fetch(ranges, parse_bootstrap_servers(bootstrap), own, on_waiting=_say):
             rows += batch.num_rows
             time.sleep(float(pause_seconds))
     json.dump({"rows": rows, "base_mib": base, "peak_above_mib": _status("VmHWM") - base}, sys.stdout)
@@ -52,7 +53,7 @@ def read(bootstrap: str, topic: str, engine: str, memory_mib: str, *pace: str) -
 def _whole(bootstrap: str, topic: str) -> list[FetchRange]:
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "log_level": 0})
     try:
-        partitions = client.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = partitions_of(client, topic)
         return [
             FetchRange(
                 topic_partition=TopicPartition(TopicName(topic), partition),
@@ -63,6 +64,10 @@ def _whole(bootstrap: str, topic: str) -> list[FetchRange]:
         ]
     finally:
         client.close()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")  # what is measured goes to the other stream
 
 
 def _status(name: str) -> int:

@@ -4,10 +4,10 @@ import os
 import subprocess
 from pathlib import Path
 
+from discovery.config.java import java_command
 from discovery.core.errors import ConfigError
 from discovery.localkafka.jars.artifacts import ArtifactSet, Dependency
 from discovery.localkafka.jars.download import ensure
-from discovery.localkafka.jars.java import java_command
 
 _HERE = Path(__file__).parent
 _CLASSES = Path("build/peers/classes")

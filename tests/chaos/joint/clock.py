@@ -1,4 +1,4 @@
-"""A wall clock that jumps, for one service: `python -m tests.chaos.joint.clock FILE serve …`.
+"""A wall clock that jumps, for one service (`python -m tests.chaos.joint.clock FILE serve …`) or for Spark's Python.
 
 It is Python's clock alone. Under libfaketime librdkafka 2.16 reads the false time, but the C library's `cnd_timedwait`,
 in which it waits, does not: it then spins on all cores or oversleeps by the jump, as after no jump of a real clock.
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from discovery.cli.app import main
+_ROOT = Path(__file__).parents[3]
 
 
 class Clock:
@@ -24,6 +24,16 @@ class Clock:
         """How a service with this clock is started: arguments of Python, before its own."""
         return ("-m", "tests.chaos.joint.clock", str(self._file), "serve")
 
+    def python(self, folder: Path) -> Path:
+        """Write an interpreter with this clock, as `PYSPARK_PYTHON` names one, into a folder of its own."""
+        folder.mkdir()
+        starts = f"import sys; sys.path.append({str(_ROOT)!r})", "from tests.chaos.joint import clock"
+        (folder / "sitecustomize.py").write_text("\n".join([*starts, f"clock.follow({str(self._file)!r})"]))
+        script = folder / "python"
+        script.write_text(f'#!/bin/sh\nPYTHONPATH={folder}:$PYTHONPATH exec {sys.executable} "$@"\n')
+        script.chmod(0o755)
+        return script
+
     def jump(self, seconds: int) -> None:
         """Let it be so far from the right time, from now on."""
         whole = self._file.with_suffix(".new")
@@ -31,16 +41,18 @@ class Clock:
         whole.replace(self._file)
 
 
-def follow(file: Path) -> None:
+def follow(file: str) -> None:
     """Set this process's wall clock by what the file says, whenever somebody looks at it."""
-    right = time.time
+    right, shown = time.time, Path(file)
 
     def seen() -> float:
-        return right() + int(file.read_text())
+        return right() + int(shown.read_text())
 
     time.time = seen
 
 
 if __name__ == "__main__":
-    follow(Path(sys.argv.pop(1)))
+    from discovery.cli.app import main
+
+    follow(sys.argv.pop(1))
     main()

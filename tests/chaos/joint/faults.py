@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.chaos.joint.scene import Scene
-from tests.chaos.seeds import damage
+from tests.chaos.seeds import damage, flipped, must
 from tests.chaos.service.soak import freeze
 from tests.support.family import command_line, descendants
 
@@ -128,6 +128,22 @@ class Faults:
         damage(self._scene.folder / "state", self.draw, spared="ids")
         self._scene.restart_driver()
 
+    def damage_ledger(self) -> None:
+        """The same, with a byte of the source's ledger flipped: it must refuse, and goes on once it has it back."""
+        self._scene.driver.kill()
+        (ledger,) = (self._scene.folder / "state").rglob("*.log")
+        held = ledger.read_bytes()
+        ledger.write_bytes(flipped(held, self.draw))
+        self._scene.restart_driver()
+        refusal = self._scene.refused()
+        must(f"{ledger} is damaged in line" in refusal, f"a damaged ledger was taken: {refusal or 'the query runs'}")
+        ledger.write_bytes(held)
+        self._scene.start_query()
+
+    def jump_hosts(self) -> None:
+        """Set the wall clock of Spark's Python processes by half a minute or an hour, forth or back."""
+        self._scene.hosts_clock.jump(self.draw.choice((-3600, -30, 0, 30, 3600)))
+
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _some(self, *, most: int = 2) -> list[int]:
@@ -163,7 +179,12 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
     "kill a worker": Faults.kill_worker,
     "kill the driver": Faults.kill_driver,
     "damage the driver's state": Faults.damage_driver,
+    "damage the ledger": Faults.damage_ledger,
+    "the hosts' clock jumps": Faults.jump_hosts,
 }
 MENU = tuple(FAULTS)
-DRAWN = tuple(fault for fault in MENU for _ in range(1 if "driver" in fault else 3))
+_WITH_DRIVER = {"kill the driver", "damage the driver's state", "damage the ledger"}
+DRAWN = tuple(fault for fault in MENU for _ in range(1 if fault in _WITH_DRIVER else 3))
 """A driver takes as long to start as a round without one: it comes a third as often as the others."""
+DRAWN_AT_FIRST = tuple(fault for fault in DRAWN if fault not in MENU[-2:])
+"""By the first two hundred seeds, whose plans stay what they were."""

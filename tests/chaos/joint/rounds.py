@@ -28,7 +28,8 @@ import httpx
 from confluent_kafka import KafkaException
 
 from discovery.core.errors import DiscoveryError
-from tests.chaos.joint.faults import DRAWN, MENU, Faults
+from discovery.core.plural import counted
+from tests.chaos.joint.faults import DRAWN, DRAWN_AT_FIRST, MENU, Faults
 from tests.chaos.joint.judge import Judge
 from tests.chaos.joint.scene import Scene
 from tests.chaos.seeds import Plan, drawn, shrunk
@@ -43,7 +44,7 @@ BROKEN = (AssertionError, httpx.HTTPError, KafkaException, DiscoveryError)
 
 def plan_of(seed: int) -> Plan:
     """Return the plan of a seed."""
-    return drawn(seed, DRAWN, least=2, most=4)
+    return drawn(seed, DRAWN_AT_FIRST if seed <= SEEDS else DRAWN, least=2, most=4)
 
 
 class Stage:
@@ -66,6 +67,7 @@ class Stage:
             found["healed"] = round(time.monotonic() - began, 1)
             held = self._judge.hold()
             found["records"] = self.scene.account.total()
+            found["twice_in_source"] = sum(count > 1 for count in self.scene.account.written.values())
             found |= {"truth": held.truth_seconds, "progress": held.progress_seconds, "processes": held.processes}
         except BROKEN as broken:
             found["broken"] = _sentence(broken)
@@ -171,7 +173,10 @@ def _line(one: dict[str, Any]) -> str:
     times = f"{one['seconds']:5.1f} s, progress {one.get('progress', '-')} s, truth {one.get('truth', '-')} s"
     ended = f"; query started again: {one['ended'][0][:150]!r}" if one["ended"] else ""
     again = f"\n  BROKEN {one['broken']}" if one["broken"] else ""
-    return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{ended}{again}"
+    twice = f"; {counted(one['twice_in_source'], 'record')} came as often as a source held it" * bool(
+        one.get("twice_in_source")
+    )
+    return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{twice}{ended}{again}"
 
 
 def _counted(records: int) -> str:

@@ -23,6 +23,7 @@ from tests.chaos.sink.collect import following
 from tests.chaos.sink.spark import SETTINGS
 from tests.support import leftovers
 from tests.support.family import command_line, descendants
+from tests.support.helpers import eventually
 from tests.support.service import ServiceProcess, serve_arguments
 from tests.support.spark.driver import SparkDriver
 from tests.support.spark.fixtures import replicas
@@ -69,6 +70,8 @@ class Scene:
         self.owed_so_far: dict[str, int] = {}
         self.clock = Clock(folder / "clock")
         """The service's."""
+        self.hosts_clock = Clock(folder / "hosts-clock")
+        """That of Spark's Python processes, the driver's and the executors'."""
         self._stack = contextlib.ExitStack()
         self._port = ""
 
@@ -98,7 +101,10 @@ class Scene:
         self._stack.callback(self._end_service)
         workers = self.wanted_executors
         master = self._stack.enter_context(standalone(self.folder, workers=workers)) if workers else "local[2,8]"
-        self.driver = self._stack.enter_context(SparkDriver(self.folder, master=master, settings=SETTINGS))
+        python = self.hosts_clock.python(self.folder / "python")
+        self.driver = self._stack.enter_context(
+            SparkDriver(self.folder, master=master, settings=SETTINGS, python=python)
+        )
         for topic in self.sources:
             self.begin_load(topic)
         self._stack.callback(self._end_loads)
@@ -166,6 +172,17 @@ class Scene:
         if not status["active"]:
             self.ends.append(str(status["failure"]))
             self.start_query()
+
+    def refused(self) -> str:
+        """Return why the query ended, within a minute; nothing while it runs and has planned a batch."""
+        found: dict[str, Any] = {}
+
+        def has_come_to_something() -> bool:
+            found.update(self.driver.ask("status", name=self.name))
+            return bool(not found["active"] or found["planned"])
+
+        eventually(has_come_to_something, 60, "a query that runs, or ends")
+        return "" if found["active"] else str(found["failure"])
 
     def restart_driver(self) -> None:
         """Bring up another driver and the query in it."""

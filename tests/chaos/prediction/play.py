@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.java import java_command
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.core.prediction.forecast import FailureMode, Forecast, forecast
 from discovery.doctor.examine import examine
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import client_jars
-from discovery.localkafka.jars.java import java_command
 from tests.chaos.prediction.judge import Judged, Started, judge_starts, starts_needed
 from tests.chaos.prediction.scenarios import Scenario
 from tests.support.faults import accept_and_hang, black_hole, refused_port
@@ -62,7 +62,7 @@ def dead_addresses(most: int = 12) -> Iterator[Mapping[FailureMode, Sequence[str
 
 def addresses_of(scenario: Scenario, living: Sequence[str], dead: Mapping[FailureMode, Sequence[str]]) -> list[str]:
     """Return the list of a scenario."""
-    gone = [dead[death][place] for death, count in scenario.dead.items() for place in range(count)]
+    gone = [dead[mode][place] for mode, count in scenario.dead.items() for place in range(count)]
     return [*living[: scenario.living], *gone]
 
 

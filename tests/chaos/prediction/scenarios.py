@@ -1,4 +1,4 @@
-"""Draws situations: lists, deaths, timeouts, clients. Pure."""
+"""Draws situations: lists, failure modes, timeouts, clients. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Scenario:
     @property
     def words(self) -> str:
         """The scenario in a few words."""
-        dead = ", ".join(f"{count} {death.value.replace('_', ' ')}" for death, count in self.dead.items() if count)
+        dead = ", ".join(f"{count} {mode.value.replace('_', ' ')}" for mode, count in self.dead.items() if count)
         limits = self.client.limits
         setup = "" if limits.setup_seconds is None else f", setup {limits.setup_seconds:g} s"
         times = f"API {limits.api_seconds:g} s, request {limits.request_seconds:g} s{setup}"
@@ -71,8 +71,8 @@ def _drawn(random: Random, number: int) -> Scenario:
     entries = random.randint(max(2, living), 12)
     dead: dict[FailureMode, int] = {}
     for _ in range(entries - living):
-        death = random.choice(KINDS[: random.choice((1, 2, 4))])
-        dead[death] = dead.get(death, 0) + 1
+        mode = random.choice(KINDS[: random.choice((1, 2, 4))])
+        dead[mode] = dead.get(mode, 0) + 1
     return Scenario(
         name=f"drawn-{number}",
         version=version,

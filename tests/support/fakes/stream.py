@@ -9,6 +9,7 @@ from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.fetch.client import Piece
+from discovery.spark.fetch.evidence import Check
 from tests.support.fakes.clock import FakeClock
 
 _BATCH = pa.record_batch({"row": [0]})
@@ -22,11 +23,13 @@ class ScriptedStream:
         self.positions: dict[TopicPartition, int] = {}
         self.failure: GatewayError | None = None
         self.all_down = False
+        self.stood_still = False
         self.script: deque[Piece | Callable[[], None]] = deque()
         self.log: list[str] = []
         self.marks: dict[TopicPartition, tuple[int, int]] = {}
         self.refusals: dict[TopicPartition, int] = {}
         self.there: bool | None = None
+        self.leads: dict[TopicPartition, BrokerAddress | None] = {}
         self.waited_seconds = 0.0
         """The longest that one question was allowed to take."""
         self._clock = clock
@@ -76,9 +79,28 @@ class ScriptedStream:
         self.waited_seconds = max(self.waited_seconds, timeout_seconds)
         return self.there
 
+    def leaders(
+        self, partitions: Collection[TopicPartition], timeout_seconds: float
+    ) -> Mapping[TopicPartition, BrokerAddress | None]:
+        self.waited_seconds = max(self.waited_seconds, timeout_seconds)
+        return {tp: at for tp, at in self.leads.items() if tp in partitions}
+
     def rebuild(self, brokers: Sequence[BrokerAddress]) -> None:
         self.log.append(f"rebuild on {len(brokers)}")
         self.brokers = tuple(brokers)
+
+
+class ScriptedChecks:
+    """TCP checks whose answers are scripted, by address: what is not scripted does not answer."""
+
+    def __init__(self) -> None:
+        self.refuses: dict[BrokerAddress, bool] = {}
+        self.begun: list[BrokerAddress] = []
+
+    def begin(self, address: BrokerAddress) -> Check:
+        self.begun.append(address)
+        answer = self.refuses.get(address)
+        return lambda: answer
 
 
 class ScriptedArbiter:

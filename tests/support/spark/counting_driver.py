@@ -3,28 +3,23 @@
 import sys
 from pathlib import Path
 
-from discovery.spark.jobs.dau_options import DauOptions
-from discovery.spark.jobs.dau_query import BatchWriter, make_session, start_query
-from discovery.spark.jobs.dau_store import DauStore
+from discovery.spark.jobs.arguments import Job
+from discovery.spark.jobs.running import make_session
+from discovery.spark.jobs.sqlite import SqliteOutput
+from spark_jobs.dau import DauOptions, count
 
 SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
 
 
 def main(folder: Path) -> None:
     """Count what lies in `FOLDER/in`, a file per batch, then end."""
-    options = DauOptions(
-        bootstrap_servers="",
-        topic="events",
-        output=folder / "dau.db",
-        checkpoint=str(folder / "checkpoint"),
-        available_now=True,
-        spark_options=(("spark.sql.shuffle.partitions", "1"),),
-    )
-    session = make_session(options)
-    store = DauStore(folder / "dau.db", options.checkpoint)
-    store.create()
+    checkpoint = str(folder / "checkpoint")
+    output = SqliteOutput(path=folder / "dau.db")
+    job = Job(topic="events", output=output, checkpoint=checkpoint, available_now=True)
+    settings = [("spark.sql.shuffle.partitions", "1")]
+    session = make_session("dau-events", master=None, settings=settings, checkpoint=checkpoint)
     records = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
-    start_query(records, BatchWriter(store), options).awaitTermination()
+    count(records, DauOptions(job=job)).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
-from tests.support.spark.oracle import Row
+from tests.support.spark.oracle import Load, Row
 
 _ANSWER_SECONDS = 180.0
 ROW_SECONDS = 180.0
@@ -24,8 +25,16 @@ BUG_PHRASE = "BUG in kafka-discovery"
 class SparkDriver:
     """A Spark session in a child process; it and all its children end with `stop`."""
 
-    def __init__(self, folder: Path, *, master: str = "local[4]", settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[4]",
+        settings: Mapping[str, str] | None = None,
+        python: Path | None = None,
+    ) -> None:
         self.folder = folder
+        self._python = worker_python() if python is None else str(python)
         self._settings = {
             "spark.master": master,
             "spark.driver.memory": "768m",
@@ -44,7 +53,7 @@ class SparkDriver:
     def start(self) -> Self:
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": worker_python(),
+            "PYSPARK_PYTHON": self._python,
             "XDG_STATE_HOME": str(self.folder / "state"),
             "PYTHONUNBUFFERED": "1",
         }
@@ -122,6 +131,32 @@ class SparkDriver:
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._release()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Hold the driver and its JVM by SIGSTOP for the block; the Python workers go on."""
+        assert self._process is not None
+        os.killpg(group := self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def replaced(self, *, alive_seconds: float = 10.0) -> Iterator[None]:
+        """Stop the driver and start another for the block; the first one then goes on beside it, and is killed."""
+        assert self._process is not None
+        former = self._process
+        os.killpg(former.pid, signal.SIGSTOP)
+        self._process = None
+        try:
+            self.start()
+            yield
+            os.killpg(former.pid, signal.SIGCONT)
+            time.sleep(alive_seconds)
+        finally:
+            with former:  # closes its streams
+                os.killpg(former.pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the session and everything it started; a second call does nothing."""
@@ -265,6 +300,13 @@ class Query:
         """Fail unless it is still active."""
         status = self.status()
         assert status["active"], f"the query ended: {status['failure']}"
+
+    def assert_exact(self, load: Load) -> None:
+        """End the load and wait for all of it; fail unless the query lives and delivered each record once."""
+        load.stop()
+        self.wait_until(lambda: load.all_in(self.rows()), f"all {len(load.acknowledged)} acknowledged records")
+        self.assert_alive()
+        load.assert_exact(self.rows())
 
     def wait_failure(self, deadline_seconds: float = ROW_SECONDS) -> str:
         """Wait for the end of the query and return why it failed."""

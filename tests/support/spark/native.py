@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
@@ -11,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.supervise.list_vetting import ListVetter
+from tests.support.helpers import eventually, partitions_of
 
 BOTH = ("kafka", "kafka-discovery")
 
@@ -68,3 +71,39 @@ def stays(condition: Callable[[], object], seconds: float, message: str) -> None
     while time.monotonic() < until:
         assert condition(), message
         time.sleep(0.05)
+
+
+DOOMED = (1, 2)
+"""The brokers of `dead_list`."""
+
+
+def dead_list(cluster: LocalKafka, topic: str, state: Path) -> str:
+    """Let `run` meet all brokers through two of them, kill those two, and return their addresses.
+
+    Args:
+        cluster: Three brokers or more.
+        topic: Its partitions have replicas elsewhere, which lead them at the end.
+        state: The state folder of the later `run`.
+    """
+    listed = ",".join(map(cluster.address, DOOMED))
+    living = [cluster.address(one) for one in cluster.broker_ids if one not in DOOMED]
+    vetter = ListVetter(state_dir=state)
+    try:
+        vetter.vet(listed)
+        eventually(lambda: _remembers(state, living), 30, "the view of all brokers on disk")
+    finally:
+        vetter.close()
+    cluster.kill(DOOMED)
+    client = AdminClient({"bootstrap.servers": ",".join(living), "log_level": 0})
+
+    def led() -> bool:
+        found = partitions_of(client, topic).values()
+        return all(one.leader not in (*DOOMED, -1) for one in found)
+
+    eventually(led, 60, "new leaders")
+    return listed
+
+
+def _remembers(state: Path, addresses: Collection[str]) -> bool:
+    saved = "".join(file.read_text() for file in state.rglob("*.json"))
+    return all(address.rpartition(":")[2] in saved for address in addresses)
