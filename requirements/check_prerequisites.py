@@ -1,5 +1,8 @@
 """Say in one line what is missing before anything is downloaded. Needs no package."""
 
+from __future__ import annotations  # an older Python reads it too
+
+import os
 import re
 import shutil
 import subprocess
@@ -10,11 +13,13 @@ MINIMUM_JAVA = 17
 
 
 def java_major() -> int | None:
-    """Return Java's major version, or None where no `java` can be run."""
-    if shutil.which("java") is None:
+    """Return the major version of JAVA_HOME's Java, as Spark does, else of the PATH's; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
         return None
-    shown = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False)
-    found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     return int(found.group(1)) if found else None
 
 
@@ -25,9 +30,10 @@ def problem() -> str | None:
         return f"Python {have} is too old: install Python 3.11 or newer and run `make PYTHON=python3.11 …`"
     major = java_major()
     if major is None:
-        return "Java is missing: install a Java 17 runtime and put `java` on the PATH"
+        return "Java is missing: install a Java 17 runtime and put `java` on the PATH, or set JAVA_HOME to its folder"
     if major < MINIMUM_JAVA:
-        return f"Java {major} is too old: Kafka and Spark need Java 17; put a newer `java` first on the PATH"
+        remedy = "put a newer `java` first on the PATH or set JAVA_HOME"
+        return f"Java {major} is too old: Kafka and Spark need Java 17; {remedy}"
     return None
 
 

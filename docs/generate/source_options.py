@@ -226,7 +226,7 @@ ROWS = (
         "2m",
         "How long a task of a source without `sourceId`, or of a batch read, may wait for a leader before it fails and "
         "names broker and partition. With `sourceId` the batch ends without that leader instead; ranges that are "
-        "never cut (split ones, those of a replayed batch, all of them with `onParked=hold`) wait as long as it takes.",
+        "never cut (those of a replayed batch, all of them with `onParked=hold`) wait as long as it takes.",
         (
             "unit/fetch/test_task.py::test_given_a_stalled_task_when_its_time_is_up_then_it_fails_and_names_broker_and_option",
         ),
@@ -269,7 +269,8 @@ ROWS = (
     Row(
         "cutAfter",
         "1s",
-        "With `sourceId`: how long a batch waits for a partition without a leader before it ends without the rest.",
+        "With `sourceId`: how long a batch waits for a silent leader before it ends without the rest; "
+        "one whose host refuses connections is not waited for.",
         (_CUT, _MISTAKES),
         "new",
     ),
