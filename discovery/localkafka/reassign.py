@@ -7,10 +7,12 @@ from typing import Any
 from discovery.core.errors import KafkaUnreachableError
 from discovery.core.prediction.reassignment import plan_reassignment, to_json
 from discovery.localkafka import properties
-from discovery.localkafka.admin import Admin, wait_until
+from discovery.localkafka.admin import wait_until
 from discovery.localkafka.launch import run_tool
 from discovery.localkafka.members import Members
 
+_TRIES = 12
+"""A new client hears of the other brokers first, and about half of them then ask another one."""
 Partitions = Mapping[tuple[str, int], Any]
 """What one broker's metadata says of each (topic, partition)."""
 
@@ -21,11 +23,10 @@ def reassign_off(members: Members, ids: Collection[int], *, deadline_seconds: fl
     for broker_id in ids:
         settings.process_name(broker_id)
     leaving = set(ids)
-    # A client each: brokers learn of topics and moves in their own time, so one broker's word is not the cluster's.
-    admins = {broker_id: members.admin([broker_id]) for broker_id in members.living_ids()}
 
     def answers() -> list[Partitions | None]:
-        return [_partitions(admins[broker_id]) for broker_id in members.living_ids() if broker_id in admins]
+        # Brokers learn of topics and moves in their own time, so one broker's word is not the cluster's.
+        return [_partitions(members, broker_id) for broker_id in members.living_ids()]
 
     racks = {broker_id: settings.rack_of(broker_id) for broker_id in settings.broker_ids}
     changes = plan_reassignment(_placement(answers()), leaving=leaving, living=members.living_ids(), racks=racks)
@@ -48,11 +49,16 @@ def _execute(members: Members, plan: str, deadline: float) -> None:
     run_tool(members, "reassign", [*arguments, "--reassignment-json-file", str(file), "--execute"], deadline)
 
 
-def _partitions(admin: Admin) -> Partitions | None:
-    found: Any = admin.metadata()
-    if found is None:
-        return None
-    return {(topic.topic, p.id): p for topic in found.topics.values() for p in topic.partitions.values()}
+def _partitions(members: Members, broker_id: int) -> Partitions | None:
+    """Ask this very broker; None: it does not answer."""
+    for _ in range(_TRIES):
+        # A client asks whichever broker it is connected to, so each try is a new one that knows this address alone.
+        found: Any = members.admin([broker_id]).metadata()
+        if found is None:
+            return None
+        if found.orig_broker_id in {broker_id, -1}:
+            return {(topic.topic, p.id): p for topic in found.topics.values() for p in topic.partitions.values()}
+    return None
 
 
 def _placement(answers: Sequence[Partitions | None]) -> dict[tuple[str, int], list[int]]:

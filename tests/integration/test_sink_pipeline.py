@@ -265,6 +265,38 @@ def test_given_a_pipeline_when_it_is_taken_over_then_it_may_go_on_into_another_t
         pipe.plan()
 
 
+def test_given_a_pipeline_that_was_taken_over_when_offsets_expire_then_partitions_of_the_first_target_hold_up_nobody(
+    pipe: Pipe, second: Pipe
+) -> None:
+    pipe.copy(0, range(3))
+    pipe.copy(1, range(2))
+    operate.takeover(pipe.plan(), query_id="", timeout_seconds=SECONDS)
+    assert OffsetLane(second.plan(), pipe.source, "one", 0).write(rows(0, range(5))) == 2
+    expire(second, second.plan().options.group, second.plan().options.control_group)
+    plan = second.plan()
+    restore_offsets(plan)
+    assert OffsetLane(plan, pipe.source, "one", 0).write(rows(1, range(4))) == 2
+    assert second.visible() == ["0.3", "0.4", "1.2", "1.3"]
+    with pytest.raises(SinkRefusedError, match=OTHER_TARGET.format(second.topic, pipe.topic)):
+        pipe.plan()
+
+
+def test_given_a_pipeline_of_which_records_alone_are_left_when_taken_over_then_it_goes_on_into_another_target(
+    pipe: Pipe, second: Pipe
+) -> None:
+    pipe.copy(0, range(3))
+    plan = pipe.plan()
+    expire(pipe, plan.options.group, plan.options.control_group)
+    with pytest.raises(SinkRefusedError, match=OTHER_TARGET.format(pipe.topic, second.topic)):
+        second.plan()
+    assert [lane.marker for lane in operate.look(plan, timeout_seconds=SECONDS).lanes] == [None]
+    operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    taken = second.plan()
+    restore_offsets(taken)
+    assert OffsetLane(taken, pipe.source, "one", 0).write(rows(0, range(5))) == 2
+    assert second.visible() == ["0.3", "0.4"]
+
+
 def test_given_a_pipeline_of_a_program_that_named_no_target_when_started_then_its_target_is_the_one_of_that_start(
     pipe: Pipe, second: Pipe
 ) -> None:

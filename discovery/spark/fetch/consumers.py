@@ -17,6 +17,7 @@ from discovery.spark.fetch.tuning import Limits, complete, limits_of, with_uncou
 _log = logging.getLogger("kafka_discovery.fetch")
 _INTRODUCE_SECONDS = 1.0
 _DOUBTED_AFTER_SECONDS = 60.0
+"""How old a client is that is doubted; twice as old after each one that was, while nothing comes."""
 _WORTH_KEEPING_ROWS = 10_000
 _FIRST_ROWS = 100
 
@@ -61,6 +62,7 @@ class CachedConsumer:
         self.all_down = False
         self.stood_still = False
         """Its last task ended without some of its records, since none came."""
+        self._doubted_after = _DOUBTED_AFTER_SECONDS
         self._limits: Limits = limits_of(settings)
         self._poll_rows = _FIRST_ROWS
         self._may_hold_records = False
@@ -79,7 +81,7 @@ class CachedConsumer:
 
         Not sooner: a leader that is slow needs a client that is connected already.
         """
-        return self.stood_still and time.monotonic() - self._built_at >= _DOUBTED_AFTER_SECONDS
+        return self.stood_still and time.monotonic() - self._built_at >= self._doubted_after
 
     def knew_otherwise(self, topic_ids: Mapping[TopicName, TopicId]) -> bool:
         """Tell whether the client has read one of these topics under another id. From memory."""
@@ -233,6 +235,8 @@ class CachedConsumer:
         Runs: worker; does not block.
         """
         starts = dict(self.positions)
+        # Whoever stands still with a new client too has a leader that is slow or dead, and needs a client that waits.
+        self._doubted_after = 2 * self._doubted_after if self.stood_still else _DOUBTED_AFTER_SECONDS
         self.close()
         self.brokers = self.present_brokers = tuple(brokers)
         self.positions, self.failure, self.all_down, self.stood_still = {}, None, False, False

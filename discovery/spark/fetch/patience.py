@@ -36,6 +36,7 @@ class Patience:
         self._said: tuple[TopicPartition, ...] = ()
         self._said_at = 0.0
         self._outdated_after = _OUTDATED_AFTER_SECONDS
+        self._asked = -1
 
     def begin(self, now: float) -> None:
         """Start the clocks."""
@@ -121,11 +122,14 @@ class Patience:
         librdkafka takes metadata with an earlier leader epoch for outdated: where it heard of a topic that was deleted
         from a broker that lags behind, the one that was created in its place has no leader for it, for ever.
         """
-        first = next((tp for tp in waiting if tp in open_ and not open_[tp].caught_up), None)
-        if first is None or now - self.heard_at < self._outdated_after:
+        behind = [tp for tp in waiting if tp in open_ and not open_[tp].caught_up]
+        if not behind or now - self.heard_at < self._outdated_after:
             return False
-        found = self._stream.watermarks(first, seconds)
-        if found is None or found[1] <= max(found[0], open_[first].position):
+        # One question a round, each about the next partition: it may be the leader of another one that hears nothing.
+        self._asked += 1
+        asked = behind[self._asked % len(behind)]
+        found = self._stream.watermarks(asked, seconds)
+        if found is None or found[1] <= max(found[0], open_[asked].position):
             return False
         self._outdated_after *= 2  # for a leader that takes longer than this for each answer
         return True

@@ -1,7 +1,7 @@
 """The markers of a pipeline by offsets: where a partition of its source was read to."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from discovery.core.errors import StateError
@@ -20,7 +20,7 @@ class SourceOffset:
     is_complete: bool
     """The sink has recorded all its offsets from its beginning on, so one that is not recorded was never there."""
     target: str | None = None
-    """The topic it was copied to; None: an earlier program wrote it, which did not say."""
+    """The topic it was copied to; None: an earlier program wrote it, which did not say, or it was taken over since."""
 
     def note(self) -> str:
         """Return the metadata of the committed offset."""
@@ -84,3 +84,16 @@ def offset_key(key: str, source: str) -> int | None:
     _, _, rest = key.partition("/")
     topic, _, number = rest.rpartition("/")
     return int(number) if topic == source and number.isdigit() else None
+
+
+def without_target(key: str, text: str) -> str:
+    """Return a record of a sink's as it is, but for the target of a copy.
+
+    Raises:
+        StateError: see `SourceOffset.decode`.
+
+    Runs: anywhere (pure).
+    """
+    if key.count("/") < 2:  # noqa: PLR2004 - a lane's marker, or what is said of all
+        return text
+    return replace(SourceOffset.decode(text, where=f"record {key}"), target=None).encode()

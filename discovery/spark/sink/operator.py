@@ -1,6 +1,7 @@
 """What an operator may ask of a sink, and do to it, from outside of its query."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from discovery.core.errors import StateError, TransactionError, TransactionRefusedError
@@ -8,6 +9,7 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Transaction
 from discovery.spark.sink.ledger import SinkLedger, begin_lane, fence_lanes, half_key, recording, transaction_of, until
 from discovery.spark.sink.marker import Control, Marker, taken_over
+from discovery.spark.sink.offsets import without_target
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -59,14 +61,18 @@ def look(plan: SinkPlan, *, timeout_seconds: float) -> SinkStatus:
     control = ledger.control(timeout_seconds=timeout_seconds)
     lanes = range(shape.partitions if control is None else min(control.known_lanes, shape.partitions))
     markers = SinkLedger(plan, stable=False).markers(lanes, timeout_seconds=timeout_seconds)
-    if control is None and not markers:
+    shown = {*markers} if control is None else {*lanes}
+    if not shown:
+        # Of a pipeline whose offsets have all expired these are left; its start may ask for a takeover.
+        shown = {lane for lane, _ in ledger.records(timeout_seconds=timeout_seconds, committed=False)}
+    if not shown:
         raise _none(plan, f"group {plan.options.control_group} has no control record, and no lane a marker")
     unstable = _unstable(ledger, lanes)
-    shown = sorted({*markers, *unstable} | (set(lanes) if control is not None else set()))
     return SinkStatus(
         control=control,
         lanes=tuple(
-            LaneStatus(lane=lane, marker=markers.get(lane), open_transaction=lane in unstable) for lane in shown
+            LaneStatus(lane=lane, marker=markers.get(lane), open_transaction=lane in unstable)
+            for lane in sorted(shown | unstable)
         ),
     )
 
@@ -108,7 +114,8 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
     """Give the sink to another query, or to the same one with another checkpoint: what was written no longer counts.
 
     First the record, then the fences: an attempt that was let in before loses its transaction, one that comes later
-    reads the new record. Last a marker in each lane: nothing late, and no retention, brings the old generation back.
+    reads the new record. Then a marker in each lane: nothing late, and no retention, brings the old generation back.
+    Last, what is recorded of a copy names no target any more: it may go on into another one.
 
     Returns:
         The control record of the new generation.
@@ -133,6 +140,7 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
     deadline = until(timeout_seconds)
     for lane, fence in enumerate(fences):
         _begin(plan, ledger, fence, lane, after, deadline=deadline)
+    _record_again(plan, without_target, timeout_seconds)
     forget(plan.options)
     return after
 
@@ -168,21 +176,23 @@ def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:
     """
     before = look(plan, timeout_seconds=timeout_seconds)
     fence_lanes(plan, before.control.known_lanes if before.control else len(before.lanes))
-    _forget_records(plan, timeout_seconds)
+    _record_again(plan, lambda _key, _text: None, timeout_seconds)
     # Markers first: between the two a query finds them lost and writes nothing.
     for group in (plan.options.group, plan.options.control_group):
         TopicAdmin(plan.access).forget_group(group, timeout_seconds=timeout_seconds)
     forget(plan.options)
 
 
-def _forget_records(plan: SinkPlan, timeout_seconds: float) -> None:
+def _record_again(plan: SinkPlan, change: Callable[[str, str], str | None], timeout_seconds: float) -> None:
+    """Write what is recorded again, as `change` makes it of key and text; None ends what is there under a key."""
     ledger, deadline = SinkLedger(plan), until(timeout_seconds)
     recorded = ledger.records(timeout_seconds=timeout_seconds)
-    if not recorded:
+    changed = {where: after for where, text in recorded.items() if (after := change(where[1], text)) != text}
+    if not changed:
         return
     transaction = recording(plan)
     transaction.fence(deadline)
     transaction.begin()
-    for lane, key in recorded:
-        ledger.record(transaction, lane, key, None, deadline)
+    for (lane, key), text in changed.items():
+        ledger.record(transaction, lane, key, text, deadline)
     transaction.commit(deadline)

@@ -236,6 +236,23 @@ def test_given_a_consumer_that_stood_still_when_taken_then_it_starts_over_once_a
     assert first.stood_still == (seconds != 60)
 
 
+def test_given_a_consumer_that_stands_still_again_and_again_when_taken_then_it_is_doubted_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("discovery.spark.fetch.consumers.time.monotonic", lambda: clock[0])
+    stream = take(FetchSettings(), BROKERS, ScriptedClient, {})
+    built = []
+    for minute in range(16):
+        clock[0] = 1000.0 + 60 * minute
+        stream.stood_still = True
+        give_back(stream)
+        before = len(ScriptedClient.made)
+        assert take(FetchSettings(), BROKERS, ScriptedClient, {}) is stream
+        built += [minute] * (len(ScriptedClient.made) - before)
+    assert built == [1, 3, 7, 15]
+
+
 def test_given_a_consumer_that_fetched_ahead_when_another_querys_is_taken_then_it_makes_room_once() -> None:
     first = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {})
     first.assign({P0: 4})

@@ -405,6 +405,15 @@ def test_given_a_leader_without_an_answer_or_without_records_when_none_come_then
         assert scene.stream.log == []
 
 
+def test_given_two_silent_partitions_when_the_leader_of_the_second_has_records_then_the_consumer_is_rebuilt() -> None:
+    scene = Scene(A, B)
+    scene.stream.marks |= {P0: (0, 0), P1: (0, 10)}
+    scene.after(15, lambda: scene.stream.rows(P0, 10))
+    scene.after(15, lambda: scene.stream.rows(P1, 10))
+    assert scene.read() == 2
+    assert scene.stream.log[0] == "rebuild on 1"
+
+
 def test_given_a_taker_that_was_away_when_it_comes_back_then_the_consumer_is_not_doubted() -> None:
     scene = Scene(A)
     scene.stream.marks[P0] = (0, 10)

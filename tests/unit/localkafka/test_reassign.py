@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import KafkaUnreachableError
-from discovery.localkafka.reassign import _are_off, _placement
+from discovery.localkafka.reassign import _are_off, _partitions, _placement
 
 
 def _partition(*replicas: int) -> Any:
@@ -49,3 +49,25 @@ def test_given_answers_of_brokers_when_asked_whether_a_broker_is_empty_then_all_
     answers: Any, *, off: bool
 ) -> None:
     assert _are_off(answers, [1]) is off
+
+
+@pytest.mark.parametrize(
+    ("answered_by", "known", "asked"),
+    [([1], True, 1), ([2, 3, 1], True, 3), ([-1], True, 1), ([None], False, 1), ([2] * 12, False, 12)],
+    ids=["itself", "others first", "an id it does not know yet", "silent", "always another"],
+)
+def test_given_a_broker_when_asked_then_only_its_own_answer_counts(
+    answered_by: Any, asked: int, *, known: bool
+) -> None:
+    answers = [
+        None if broker_id is None else SimpleNamespace(orig_broker_id=broker_id, topics={}) for broker_id in answered_by
+    ]
+    clients: list[list[int]] = []
+
+    def admin(ids: list[int]) -> Any:
+        clients.append(ids)
+        return SimpleNamespace(metadata=lambda: answers.pop(0))
+
+    members: Any = SimpleNamespace(admin=admin)
+    assert (_partitions(members, 1) is not None) is known
+    assert clients == [[1]] * asked
