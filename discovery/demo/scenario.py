@@ -96,8 +96,8 @@ class Scenario:
         Runs: main thread; blocks two to four minutes.
         """
         sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
-        sampler.start()
         try:
+            sampler.start()
             steps = self.steps()
             for place, step in enumerate(steps, start=1):
                 self._view.begin(f"{place} of {len(steps)}: {step.title}", step.planned_seconds)
@@ -108,7 +108,8 @@ class Scenario:
             self._drain_what_runs()
         finally:
             self._over.set()
-            sampler.join(10)
+            if sampler.is_alive():  # not where Ctrl-C came before it had begun
+                sampler.join(10)
 
     # -- steps --------------------------------------------------------------------------------------------------
 
