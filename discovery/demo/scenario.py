@@ -67,7 +67,7 @@ class Scenario:
         """Return the plan."""
         s = self._settings
         return (
-            Step(title="Start the job with all brokers listed", planned_seconds=20, act=self._begin),
+            Step(title="Start the job with all brokers listed", planned_seconds=25 + s.warm_seconds, act=self._begin),
             Step(title="Everything is well", planned_seconds=s.steady_seconds, act=self._steady),
             Step(
                 title=f"Grow the topic from {s.partitions} to {s.grown_partitions} partitions",
@@ -119,18 +119,14 @@ class Scenario:
         writer = stage.single.start_generator(
             "--rate", "3000", "--count", str(s.single_records), "--days", "0.5", "--seed", "2", *audience
         )
-        self.job_started_wall = time.time()
-        stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
-        stage.wait_until(
-            lambda: stage.main.history().starts > 0,
-            deadline_seconds=_PATIENCE_SECONDS,
-            otherwise="Spark has not started the query",
-        )
+        speed = s.days * 86_400 / _PLANNED_SECONDS
+        stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *audience)
         if writer.wait(timeout_seconds=_PATIENCE_SECONDS):
             raise ProcessError(f"the {writer.name} could not write everything: {writer.last_words()}")
         self._single_leaders = stage.leaders(stage.single.topic)
-        speed = s.days * 86_400 / _PLANNED_SECONDS
-        stage.main.start_generator("--rate", str(s.rate), "--days", str(s.days), "--speed", str(speed), *audience)
+        stage.watch(s.warm_seconds)
+        self.job_started_wall = time.time()
+        stage.main.start_job(stage.cluster.bootstrap_servers, *_LATENESS)
         stage.wait_until(
             lambda: bool(stage.main.history().batches),
             deadline_seconds=_PATIENCE_SECONDS,

@@ -33,6 +33,8 @@ class DemoSettings:
     """Records of the topic with one replica, written before its leaders die."""
     days: float = 2.5
     """How many days of events pass in one demo."""
+    warm_seconds: float = 10.0
+    """The job comes to a cluster that is in use: brokers that have just started need all processors for a while."""
     steady_seconds: float = 8.0
     after_partitions_seconds: float = 4.0
     after_kill_seconds: float = 15.0
@@ -83,6 +85,7 @@ def fast(brokers: int | None = None, *, sidecar: bool = False, strict: bool = Fa
         rate=300.0,
         users=400,
         single_records=1200,
+        warm_seconds=1.0,
         steady_seconds=3.0,
         after_partitions_seconds=2.0,
         after_kill_seconds=9.0,
