@@ -1,18 +1,23 @@
 """The command lines of the jobs: one set of options, the same defaults, and one line for each mistake."""
 
+import re
 import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+import httpx
 import pytest
 
-from discovery.core.errors import ConfigError
+from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.spark.jobs import running
 from discovery.spark.jobs.files import JOBS, job_file
 from discovery.spark.jobs.folder import FolderOutput
 from discovery.spark.jobs.jdbc import JdbcOutput
 from discovery.spark.jobs.outputs import KafkaOutput, Output
 from discovery.spark.jobs.sqlite import SqliteOutput
 from spark_jobs import copy_topic, dau, ip_visits
+from tests.support.ports import free_port
 
 NEEDED = ["--bootstrap-servers", "b1:9092,b2:9092", "--topic", "in", "--checkpoint", "/ck"]
 TO_KAFKA = [*NEEDED, "--output-topic", "out"]
@@ -22,6 +27,7 @@ PARSERS: dict[str, Parse] = {
     "ip_visits": ip_visits.parse_arguments,
     "copy_topic": copy_topic.parse_arguments,
 }
+MAINS = {"dau": dau.main, "ip_visits": ip_visits.main, "copy_topic": copy_topic.main}
 every_job = pytest.mark.parametrize("name", JOBS)
 OWN = {
     "dau": {"--time-zone", "--allowed-lateness", "--clock-skew"},
@@ -64,6 +70,33 @@ SHARED = {
     "--available-now", "--starting-offsets", "--max-offsets-per-trigger", "--on-parked", "--source-id", "--state-dir",
     "--source-option", "--format", "--master", "--conf", "--progress-file", "--metrics",
 }  # fmt: skip
+
+
+@every_job
+def test_given_a_wrong_option_when_run_then_every_job_says_so_in_one_line_and_ends_with_2(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert MAINS[name]([*NEEDED, "--output", "nowhere"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"[a-z_-]+: --output: 'nowhere' is not supported; write kafka, sqlite:///FILE, .*", line)
+
+
+@every_job
+def test_given_no_living_broker_when_run_then_every_job_ends_with_3_and_its_metrics_were_served(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    served = []
+
+    def no_session(_: str, **__: object) -> NoReturn:
+        served.append(httpx.get(f"http://{address}/metrics", timeout=30, trust_env=False).status_code)
+        raise KafkaUnreachableError("no broker answered")
+
+    monkeypatch.setattr(running, "make_session", no_session)
+    arguments = ["--bootstrap-servers", "127.0.0.1:1", "--topic", "in", "--checkpoint", "/ck", "--output", "orc:/out"]
+    assert MAINS[name]([*arguments, "--metrics", address]) == 3
+    assert served == [200]
+    assert capsys.readouterr().err.splitlines()[-1].endswith(": no broker answered")
 
 
 @every_job
