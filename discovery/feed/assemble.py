@@ -21,7 +21,7 @@ from discovery.core.model import (
 from discovery.core.parking import parked_reason
 from discovery.core.state import State
 from discovery.core.topics import is_confirmed
-from discovery.feed.base import AddressReport, FeedView, PartitionView
+from discovery.feed.base import ID_ASKED, AddressReport, FeedView, PartitionView
 
 _UNKNOWN = PartitionOffsets()
 _NO_GENERATION = Generation(0)
@@ -119,7 +119,7 @@ class Assembler:
         if topic.name in state.snapshot.tombstones:
             reason: str | None = "its topic is gone"
         elif topic.name in state.suspicions:
-            reason = "its topic may have been recreated: its id is being asked"
+            reason = ID_ASKED
         else:
             reason = parked_reason(metadata, state, end_known=end_known, unanswered=why)
         leader = state.snapshot.broker(metadata.leader_id)

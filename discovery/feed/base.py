@@ -23,6 +23,7 @@ from discovery.core.model import (
 )
 
 __all__ = [
+    "ID_ASKED",
     "AddressReport",
     "FeedView",
     "Interest",
@@ -32,6 +33,9 @@ __all__ = [
     "SourceFeed",
     "verdicts",
 ]
+
+ID_ASKED = "its topic may have been recreated: its id is being asked"
+"""Parked for this, for 10 s at most, is every partition of a saved view at a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

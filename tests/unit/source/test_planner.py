@@ -1,13 +1,14 @@
 """The driver's decisions over a scripted feed: starts and triggers."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from discovery.core.errors import ConfigError, DataLossError, KafkaUnreachableError
 from discovery.core.model import BrokerAddress, LoopState, TopicName, Verdict
-from discovery.feed.base import AddressReport, FeedView
+from discovery.feed.base import ID_ASKED, AddressReport, FeedView
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
 from tests.support.fakes.clock import FakeClock
@@ -201,6 +202,17 @@ def test_given_a_parked_partition_when_planned_then_the_others_go_on_and_it_is_n
         feed.show_partitions(feed.view().partitions)
         plan.latest_offsets(start, None)
     assert caplog.text.count("partitions parked: t-1 (it has no leader)") == 1
+
+
+def test_given_partitions_whose_topic_id_is_being_asked_when_planned_then_nobody_is_alarmed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({tp(0): replace(partition_view(0, 5), parked_reason=ID_ASKED)})
+    plan = planner(feed)
+    assert plan.latest_offsets({"t": {"0": 0}}, None) == {"t": {"0": 0}}
+    feed.show_partitions({tp(0): partition_view(0, 5)})
+    assert plan.latest_offsets({"t": {"0": 0}}, None) == {"t": {"0": 5}}
+    assert "parked" not in caplog.text
 
 
 def test_given_partitions_parked_one_by_one_when_planned_then_the_log_gets_the_last_state_not_every_step(

@@ -10,7 +10,7 @@ from discovery.core.clock import Clock
 from discovery.core.errors import KafkaUnreachableError, LedgerFencedError, StateError
 from discovery.core.model import BrokerAddress, TopicPartition
 from discovery.core.pin import PinSource
-from discovery.feed.base import FeedView, SourceFeed
+from discovery.feed.base import ID_ASKED, FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
 from discovery.spark.source.commits import CommitReport, Committer
 from discovery.spark.source.cuts.arbiter import Ticket
@@ -407,6 +407,7 @@ class Planner:
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
         now, (known, after) = self._clock.monotonic(), self._said_parked
+        parked = {tp: why for tp, why in parked.items() if why != ID_ASKED}
         if parked.keys() == known or now < after:
             return
         self._said_parked = frozenset(parked), now + _SAY_PARKED_SECONDS
