@@ -87,7 +87,7 @@ def _times(seen: Seen) -> str:
         ("name", stages.lookup),
         ("connect", stages.connect),
         ("TLS", stages.tls),
-        ("login, metadata", stages.kafka),
+        ("Kafka", stages.kafka),
     )
     return ", ".join(f"{name} {_duration(value)}" for name, value in named if value is not None)
 
