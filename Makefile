@@ -177,17 +177,17 @@ pictures: setup ## Take the pictures of the status page again: real brokers, a r
 fuzz: setup ## Every route of the API with hundreds of requests made from its description (10 minutes)
 	FUZZ_EXAMPLES=300 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_service_fuzz.py
 
-# What is missing the demo says itself, or does without.
-prepared = @$(MAKE) --no-print-directory --jobs 2 --ignore-errors build/spark.jsa build/kafka.ready 2> /dev/null
+# A target, for make chooses a recipe's environment before its first line. What is missing the demo says itself.
+.PHONY: prepared
+prepared: setup
+	@$(MAKE) --no-print-directory --jobs 2 --ignore-errors build/spark.jsa build/kafka.ready 2> /dev/null
 
 .PHONY: demo
-demo: setup ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)
-	$(prepared)
+demo: prepared ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)
 	@$(BIN)/kafka-discovery demo
 
 .PHONY: demo-sidecar
-demo-sidecar: setup ## The same incident with jobs that follow a service (4 minutes)
-	$(prepared)
+demo-sidecar: prepared ## The same incident with jobs that follow a service (4 minutes)
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
 .PHONY: chaos-predict
