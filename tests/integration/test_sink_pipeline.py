@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import pyarrow as pa
 import pytest
 
-from discovery.core.errors import ConfigError, SinkRefusedError, TransactionError
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
 from discovery.core.model import TopicName
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import GroupNotes, Note
@@ -295,6 +295,20 @@ def test_given_a_pipeline_of_which_records_alone_are_left_when_taken_over_then_i
     restore_offsets(taken)
     assert OffsetLane(taken, pipe.source, "one", 0).write(rows(0, range(5))) == 2
     assert second.visible() == ["0.3", "0.4"]
+
+
+def test_given_a_pipeline_of_which_records_alone_are_left_when_reset_then_its_name_is_free(
+    pipe: Pipe, second: Pipe
+) -> None:
+    pipe.lanes = 2
+    pipe.copy(0, range(3), lane=1)
+    plan = pipe.plan()
+    expire(pipe, plan.options.group, plan.options.control_group)
+    assert [lane.lane for lane in operate.look(plan, timeout_seconds=SECONDS).lanes] == [1]
+    operate.reset(plan, timeout_seconds=SECONDS)
+    with pytest.raises(StateError, match="no sink"):
+        operate.look(plan, timeout_seconds=SECONDS)
+    assert OffsetLane(second.plan(), pipe.source, "one", 0).write(rows(0, range(5))) == 5
 
 
 def test_given_a_pipeline_of_a_program_that_named_no_target_when_started_then_its_target_is_the_one_of_that_start(

@@ -175,7 +175,7 @@ def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:
     Runs: an operator's command; blocks like `takeover`.
     """
     before = look(plan, timeout_seconds=timeout_seconds)
-    fence_lanes(plan, before.control.known_lanes if before.control else len(before.lanes))
+    fence_lanes(plan, before.control.known_lanes if before.control else max(s.lane for s in before.lanes) + 1)
     _record_again(plan, lambda _key, _text: None, timeout_seconds)
     # Markers first: between the two a query finds them lost and writes nothing.
     for group in (plan.options.group, plan.options.control_group):
