@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from discovery.spark.launch.queries import TOO_SLOW
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -29,7 +31,9 @@ class JobHistory:
     batches: tuple[Batch, ...] = ()
     """In order; only those that read something."""
     starts: int = 0
-    """How often a query was started."""
+    """How often a query was started, without `slow_starts`."""
+    slow_starts: int = 0
+    """How often the job started a query again since Spark gave its Python process up before the first batch."""
     failures: tuple[str, ...] = ()
     """Why a query ended, where it ended by an error."""
 
@@ -51,14 +55,21 @@ class Follower:
         self._path, self._topic = path, topic
         self._position = 0
         self._batches: dict[int, Batch] = {}
-        self._starts = 0
+        self._starts = self._slow_starts = 0
+        self._has_begun = False
+        """The last start has had a batch."""
         self._failures: list[str] = []
 
     def read(self) -> JobHistory:
         """Take in what is new and return the whole history."""
         for line in self._new_lines():
             self._take(json.loads(line))
-        return JobHistory(batches=tuple(self._batches.values()), starts=self._starts, failures=tuple(self._failures))
+        return JobHistory(
+            batches=tuple(self._batches.values()),
+            starts=self._starts,
+            slow_starts=self._slow_starts,
+            failures=tuple(self._failures),
+        )
 
     def _new_lines(self) -> list[bytes]:
         try:
@@ -75,9 +86,14 @@ class Follower:
         match line["event"]:
             case "started":
                 self._starts += 1
+                self._has_begun = False
+            case "terminated" if not self._has_begun and TOO_SLOW in (line["exception"] or ""):
+                self._starts -= 1
+                self._slow_starts += 1
             case "terminated" if line["exception"]:
                 self._failures.append(str(line["exception"]).strip().splitlines()[0])
             case "progress":
+                self._has_begun = True
                 self._take_progress(line)
 
     def _take_progress(self, line: dict[str, Any]) -> None:

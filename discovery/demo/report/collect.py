@@ -39,6 +39,7 @@ def collect(
         single_audit=_audit(stage.single) if scenario.single_complete_wall else None,
         daily_users=read_days(main.database) if main.database.exists() else (),
         query_restarts=max(0, history.starts - main.job_runs) + len(history.failures),
+        slow_starts=history.slow_starts,
         query_failures=history.failures,
         records_failed=main.produced().failed + stage.single.produced().failed,
         dropped_by_watermark=max((batch.dropped_by_watermark for batch in batches), default=0),

@@ -32,6 +32,8 @@ class Figures:
     """(day, users, events) as the job counted them."""
     query_restarts: int = 0
     """Besides the deliberate one."""
+    slow_starts: int = 0
+    """How often Spark gave a start up before its first batch, and the job started again."""
     query_failures: tuple[str, ...] = ()
     records_failed: int = 0
     """Records the generator could not deliver."""

@@ -6,18 +6,21 @@ nothing, and the second time most of what it needs is in the page cache.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pyspark.sql.streaming.query import StreamingQuery
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 STARTS = 5
 """Enough for a driver with a tenth of a core; an interpreter that lacks a package fails a minute later for good."""
-_SIGNS = ("Python worker failed to connect back", "Current State: INITIALIZING")
+TOO_SLOW = "Python worker failed to connect back"
+_SIGNS = (TOO_SLOW, "Current State: INITIALIZING")
 
 
 class StartedQuery:
     """A query, and how to start it again. Ask for it again and again: `current()` is the one to look at."""
 
-    def __init__(self, start: Callable[[], StreamingQuery], say: Callable[[str], None]) -> None:
+    def __init__(self, start: "Callable[[], StreamingQuery]", say: Callable[[str], None]) -> None:
         """Start it.
 
         Args:
@@ -30,7 +33,7 @@ class StartedQuery:
         self._query = start()
         self._starts = 1
 
-    def current(self) -> StreamingQuery:
+    def current(self) -> "StreamingQuery":
         """Return the query, started again first if it died of slowness alone; dead after the last start.
 
         Runs: driver, as often as its state is looked at.

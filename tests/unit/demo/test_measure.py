@@ -149,3 +149,19 @@ def test_given_a_query_that_failed_when_followed_then_its_reason_is_kept(tmp_pat
         '{"event": "terminated", "exception": "boom\\n at x"}\n{"event": "terminated", "exception": null}\n'
     )
     assert Follower(path, "t").read().failures == ("boom",)
+
+
+TOO_SLOW = "org.apache.spark.SparkException: Python worker failed to connect back.\n at x"
+
+
+def test_given_a_start_that_spark_gave_up_before_its_first_batch_when_followed_then_it_is_no_restart_and_no_failure(
+    tmp_path: Path,
+) -> None:
+    path, started = tmp_path / "progress.jsonl", '{"event": "started"}\n'
+    ended = json.dumps({"event": "terminated", "exception": TOO_SLOW}) + "\n"
+    path.write_text(started + ended + started + progress(0, 7, {"t": {"0": 7}}) + "\n")
+    history = Follower(path, "t").read()
+    assert (history.starts, history.slow_starts, history.failures) == (1, 1, ())
+    path.write_text(started + progress(0, 7, {"t": {"0": 7}}) + "\n" + ended)
+    history = Follower(path, "t").read()
+    assert (history.starts, history.slow_starts, len(history.failures)) == (1, 0, 1)
