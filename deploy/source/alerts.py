@@ -99,7 +99,7 @@ ALERTS = (
         for_seconds=600,
         condition=f'{P}configured_brokers{{condition="healthy"}}\n  < ignoring (condition)\n'
         f"clamp_max(sum without (condition) ({P}configured_brokers), 2)",
-        summary="Only {{ $value }} configured address(es) of cluster {{ $labels.kafka_cluster }} are healthy.",
+        summary="Healthy configured addresses of cluster {{ $labels.kafka_cluster }}: {{ $value }}.",
         description="The bootstrap list of cluster {{ $labels.kafka_cluster }} at {{ $labels.instance }} is nearly"
         " dead. What starts with this list alone, and without a saved view, fails once the last address is gone.",
     ),
@@ -108,7 +108,7 @@ ALERTS = (
         severity="warning",
         for_seconds=300,
         condition=f'{P}brokers{{condition="rejected"}} > 0',
-        summary="{{ $value }} address(es) listed for cluster {{ $labels.kafka_cluster }} belong to something else.",
+        summary="Addresses listed for cluster {{ $labels.kafka_cluster }} that belong to something else: {{ $value }}.",
         description="{{ $labels.instance }} rejects addresses that answer as another cluster or as no Kafka at all."
         " A client without discovery may connect there and read the wrong records.",
     ),
@@ -169,7 +169,7 @@ ALERTS = (
         for_seconds=300,
         condition=f"{P}config_reload_success == 0",
         summary="A changed configuration was refused at {{ $labels.instance }}.",
-        description="The old configuration stays in force at {{ $labels.instance }}. A restart would not come up with"
+        description="The old configuration remains active at {{ $labels.instance }}. A restart would not come up with"
         " the new one.",
     ),
     Alert(
@@ -225,7 +225,7 @@ SOURCE_ALERTS = (
         severity="warning",
         for_seconds=120,
         condition=f"{P}source_waiting_partitions > 0",
-        summary="Tasks of source " + _SOURCE + " wait for {{ $value }} partition(s).",
+        summary="Partitions that tasks of source " + _SOURCE + " wait for: {{ $value }}.",
         description="their leaders died after the batch was planned, and the batch is not "
         "cut: it has no sourceId, is replayed, has onParked=hold or split ranges.",
     ),

@@ -20,7 +20,7 @@ class Counts:
     open_now: Counter[str] = field(default_factory=Counter)
     connect_failures: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
-    """Times an upstream that was in use or at hand stopped to be."""
+    """Times an upstream that was in use or in reserve stopped being available."""
     moved_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(upstream, direction)."""
     turned_away: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REASONS, 0)))

@@ -110,7 +110,7 @@ class Gateway(ListsOffsets, Protocol):
         ...
 
     def min_in_sync(self, topics: Collection[TopicName], *, timeout_seconds: float) -> Mapping[TopicName, int]:
-        """Ask for `min.insync.replicas`; topics that do not tell are absent.
+        """Ask for `min.insync.replicas`; topics that do not answer are absent.
 
         Raises:
             GatewayError: nothing was answered at all; AUTH where it may not be described.
@@ -122,7 +122,7 @@ class Gateway(ListsOffsets, Protocol):
     def voters(
         self, brokers: Collection[BrokerId], *, timeout_seconds: float
     ) -> Mapping[BrokerId, frozenset[BrokerId]]:
-        """Ask each broker which voters of the metadata quorum it knows; those that do not tell are absent.
+        """Ask each broker which voters of the metadata quorum it knows; those that do not answer are absent.
 
         It knows itself where it is a controller too, and every voter where `controller.quorum.voters` names them.
 

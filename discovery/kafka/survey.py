@@ -143,5 +143,5 @@ def _second_opinion(
     finally:
         threading.Thread(target=other.close, name="survey-close", daemon=True).start()
     if answer.brokers != facts.brokers or answer.topics != facts.topics:
-        return ["two brokers tell different things: the cluster is changing, or one is cut off; ask again."]
+        return ["two brokers answer differently: the cluster is changing, or one is cut off; ask again."]
     return []

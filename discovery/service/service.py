@@ -282,7 +282,7 @@ class Service:
                 self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
                 _log.error(
                     "reload_refused", error=str(error), asked_by=asked_by,
-                    consequence="the old configuration stays in force",
+                    consequence="the old configuration remains active",
                 )  # fmt: skip
                 raise
             self.reloads = Reloads(wall=self.clock.wall())

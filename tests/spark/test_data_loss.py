@@ -80,7 +80,7 @@ def test_given_a_deleted_topic_of_two_when_loss_must_fail_then_it_ends_and_when_
     strict.wait_rows(2)
     lenient.wait_rows(2)
     kafka_cluster.delete_topic(deleted)
-    assert_ends_with(strict, f"topic {deleted} does not exist any more; {deleted}-0 stood at offset 1")
+    assert_ends_with(strict, f"topic {deleted} does not exist any more; {deleted}-0 was at offset 1")
     produce(kafka_cluster.bootstrap_servers, kept, "later")
     lenient.wait_rows(3)
     assert lenient.query.isActive

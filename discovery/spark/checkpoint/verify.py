@@ -163,7 +163,7 @@ def _unknown(tp: TopicPartition, view: FeedView) -> str | None:
     if known is None:
         return "Kafka does not name it"
     if known.start_offset is None or known.high_watermark is None:
-        return known.parked_reason or "its leader did not tell its offsets"
+        return known.parked_reason or "its leader did not report its offsets"
     return None
 
 

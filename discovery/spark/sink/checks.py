@@ -60,7 +60,7 @@ def _retention_seconds(plan: SinkPlan, admin: TopicAdmin) -> int:
     kept = admin.offsets_retention_seconds(timeout_seconds=_CONFIG_SECONDS)
     if kept is None:
         _log.info(
-            "sinkId %r: brokers do not tell offsets.retention.minutes (allow DESCRIBE_CONFIGS on the cluster); taken "
+            "sinkId %r: brokers do not report offsets.retention.minutes (allow DESCRIBE_CONFIGS on the cluster); taken "
             "as 7 days",
             plan.options.sink_id,
         )  # fmt: skip

@@ -56,7 +56,7 @@ class KafkaDiscoveryStreamWriter(DataSourceStreamArrowWriter):
             batch, query = context.getLocalProperty(BATCH_ID), context.getLocalProperty(QUERY_ID)
             if batch is None or query is None:
                 raise ConfigError(
-                    f"this Spark does not tell its tasks {BATCH_ID} and {QUERY_ID}, without which nothing can be "
+                    f"this Spark does not give its tasks {BATCH_ID} and {QUERY_ID}, without which nothing can be "
                     "written once; use foreachBatch(exactly_once(…)), and tell us the version"
                 )
             run = context.getLocalProperty(RUN_ID) or ""

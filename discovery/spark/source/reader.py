@@ -147,7 +147,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         except DiscoveryError as error:
             raise one_line(error) from None
         except Exception:
-            _log.exception("%s: latestOffset failed; the query goes on from where it stands", BUG_PHRASE)
+            _log.exception("%s: latestOffset failed; the query goes on from its last offsets", BUG_PHRASE)
             if once or self._bounded:
                 # Here "nothing new" would end the query as a success.
                 raise

@@ -497,7 +497,7 @@ def test_given_a_port_in_use_when_started_then_the_option_is_named(
 
 
 def test_given_no_task_when_the_drivers_host_is_wanted_then_the_option_is_named() -> None:
-    with pytest.raises(ArbiterError, match="coordinatorHost: Spark does not tell where the driver is"):
+    with pytest.raises(ArbiterError, match="coordinatorHost: Spark does not say where the driver is"):
         driver_host()
 
 

@@ -27,7 +27,7 @@ LOSSES = [
     (partition_view(0, 3), "t-0 ends at offset 3 but the query is at offset 10: the topic was truncated or recreated"),
     (
         partition_view(0, 50, topic_id=TopicId("id-2")),
-        "topic t was recreated (id id-1 became id-2); t-0 stood at offset 10",
+        "topic t was recreated (id id-1 became id-2); t-0 was at offset 10",
     ),
 ]
 
@@ -277,7 +277,7 @@ def test_given_a_new_query_under_an_old_name_when_its_topic_is_another_then_noth
 
 def test_given_a_topic_that_is_gone_when_confirmed_then_it_is_data_loss() -> None:
     feed = feed_with({tp(0): partition_view(0, 5)}, missing_topics=(TopicName("x"),))
-    with pytest.raises(DataLossError, match="topic x does not exist any more; x-1 stood at offset 4"):
+    with pytest.raises(DataLossError, match="topic x does not exist any more; x-1 was at offset 4"):
         planner(feed, subscribe="t,x").latest_offsets({"t": {"0": 5}, "x": {"1": 4}}, None)
 
 

@@ -178,7 +178,7 @@ def driver_host() -> str:
     """Return where Spark's driver says it is.
 
     Raises:
-        ArbiterError: Spark does not tell this task; names the option that does.
+        ArbiterError: Spark does not say it to this task; names the option that does.
 
     Runs: worker, in a task. Source: Spark hands the driver's configuration to a task as local properties (measured
     on 4.2.0, not documented).
@@ -186,5 +186,5 @@ def driver_host() -> str:
     context = TaskContext.get()
     host = context.getLocalProperty("spark.driver.host") if context is not None else None
     if not host:
-        raise ArbiterError("coordinatorHost: Spark does not tell where the driver is; name its host in this option")
+        raise ArbiterError("coordinatorHost: Spark does not say where the driver is; name its host in this option")
     return host.removeprefix("[").removesuffix("]")

@@ -231,7 +231,7 @@ def advance(start: Mapping[TopicPartition, int], pending: Pending) -> Advance:
     """
     strange = [record for tp, record in pending.items() if start.get(tp) not in (record.end, record.cut)]
     if strange:
-        raise StateError(_contradiction(strange[0], f"the checkpoint stands at {_at(start, strange[0])}"))
+        raise StateError(_contradiction(strange[0], f"the checkpoint is at {_at(start, strange[0])}"))
     rewinds = {tp: record.cut for tp, record in pending.items() if start[tp] == record.end}
     applied = tuple(replace(record, applied=True) for tp, record in pending.items() if tp not in rewinds)
     return Advance(rewinds=rewinds, applied=applied)

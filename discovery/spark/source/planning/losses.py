@@ -111,7 +111,7 @@ def _losses(
 
 def _absent(tp: TopicPartition, offset: int, *, gone: bool, followed: bool) -> Loss | None:
     if gone:
-        return _loss(LossKind.GONE, tp, f"topic {tp.topic} does not exist any more; {tp} stood at offset {offset}")
+        return _loss(LossKind.GONE, tp, f"topic {tp.topic} does not exist any more; {tp} was at offset {offset}")
     if not followed:
         text = f"the checkpoint has {tp} at offset {offset}, but the subscription does not name it"
         return _loss(LossKind.GONE, tp, text)
@@ -125,7 +125,7 @@ def _judge(
         return _loss(
             LossKind.RECREATED,
             tp,
-            f"topic {tp.topic} was recreated (id {known_id} became {view.topic_id}); {tp} stood at offset {offset}",
+            f"topic {tp.topic} was recreated (id {known_id} became {view.topic_id}); {tp} was at offset {offset}",
         )
     if view.parked_reason is not None:
         return None
