@@ -16,7 +16,12 @@ FAMILIES = by_name(
     Family("endpoint_open_connections", "gauge", ("upstream",), "Connections of clients that are open, by broker."),
     Family("endpoint_connections", "counter", ("upstream",), "Clients that were led to a broker."),
     Family("endpoint_connect_failures", "counter", ("upstream",), "Connects of a client to a broker that failed."),
-    Family("endpoint_upstream_losses", "counter", ("upstream",), "Times a broker in use or in reserve stopped being available."),
+    Family(
+        "endpoint_upstream_losses",
+        "counter",
+        ("upstream",),
+        "Times a broker in use or in reserve stopped being available.",
+    ),
     Family("endpoint_bytes", "counter", ("upstream", "direction"), "Bytes moved: to_broker, to_client."),
     Family(
         "endpoint_turned_away", "counter", ("reason",), "Clients closed without a broker: limit, no_upstream, ending."

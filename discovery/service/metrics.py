@@ -35,7 +35,12 @@ FAMILIES = by_name(
     Family("cycle_deadline_exceeded", "counter", (), "Metadata rounds that took longer than the request timeout."),
     Family("last_success_timestamp_seconds", "gauge", (), "When metadata was last answered."),
     Family("last_cycle_timestamp_seconds", "gauge", (), "When the loop last turned, whatever came of it."),
-    Family("loop_interval_seconds", "gauge", (), "Planned seconds between two rounds of questions to all brokers; cycles come more often."),
+    Family(
+        "loop_interval_seconds",
+        "gauge",
+        (),
+        "Planned seconds between two rounds of questions to all brokers; cycles come more often.",
+    ),
     Family("snapshot_timestamp_seconds", "gauge", (), "When a trusted answer last confirmed the view served."),
     Family("snapshot_generation", "gauge", (), "Number of the view served; it only grows."),
     Family("state", "gauge", ("state",), "1 for the state the loop is in, 0 for the others."),
@@ -63,7 +68,9 @@ FAMILIES = by_name(
     Family(
         "state_write_failing", "gauge", (), "1 while the newest view could not be written; tried again, 0 once it is."
     ),
-    Family("consumer_acked_generation", "gauge", ("consumer",), "The newest generation a consumer has reported as applied."),
+    Family(
+        "consumer_acked_generation", "gauge", ("consumer",), "The newest generation a consumer has reported as applied."
+    ),
     Family("consumer_lag_records", "gauge", ("consumer",), "Records between a consumer's positions and the ends."),
     Family("consumer_fallback", "gauge", ("consumer",), "1 while a consumer's embedded loop leads in our place."),
     Family("consumer_parked_partitions", "gauge", ("consumer",), "Partitions a consumer leaves out for now."),
