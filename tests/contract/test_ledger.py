@@ -1,5 +1,6 @@
 """What every ledger of cuts must do, whether it is a file or a topic on real brokers."""
 
+import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -245,11 +246,16 @@ def test_given_a_damaged_line_when_opened_then_it_is_an_error_and_not_an_empty_l
         FileLedger(tmp_path, "s").open()
 
 
-def test_given_a_ledger_of_another_version_when_opened_then_it_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["", '{"ledger":2}'])
+def test_given_a_ledger_of_another_version_when_opened_then_it_is_an_error(tmp_path: Path, first: str) -> None:
     path = a_file(tmp_path).path
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    header = f"{hashlib.sha256(first.encode()).hexdigest()[:16]} {first}\n" if first else ""
+    _, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *lines]))
+    before = path.read_bytes()
     with pytest.raises(StateError, match="another version wrote it"):
         FileLedger(tmp_path, "s").open()
+    assert path.read_bytes() == before
 
 
 def test_given_a_folder_that_cannot_be_made_when_opened_then_the_option_is_named(tmp_path: Path) -> None:

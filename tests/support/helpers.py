@@ -13,12 +13,16 @@ Record = str | bytes | tuple[str | bytes | None, str | bytes | None]
 """A value, or (key, value)."""
 
 
-def eventually(condition: Callable[[], object], deadline_seconds: float, message: str = "") -> None:
-    """Ask until the condition is truthy; fail with `message` after the deadline. For real processes only."""
+def eventually(condition: Callable[[], object], deadline_seconds: float, message: str | Callable[[], str] = "") -> None:
+    """Ask until the condition is truthy; fail with `message` after the deadline. For real processes only.
+
+    A message that is called says how things stand when the time is over, not when it began.
+    """
     deadline = time.monotonic() + deadline_seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"{message or condition} did not happen within {deadline_seconds:g} s")
+            said = message() if callable(message) else message
+            raise AssertionError(f"{said or condition} did not happen within {deadline_seconds:g} s")
         time.sleep(0.05)
 
 

@@ -285,7 +285,7 @@ class Query:
             self.assert_alive()
             return bool(condition())
 
-        eventually(reached, deadline_seconds, f"{message} (now {self.count()} rows)")
+        eventually(reached, deadline_seconds, lambda: f"{message} (now {self.count()} rows)")
 
     def wait_rows(self, count: int, deadline_seconds: float = ROW_SECONDS) -> None:
         """Wait until so many rows came."""
@@ -301,12 +301,28 @@ class Query:
         status = self.status()
         assert status["active"], f"the query ended: {status['failure']}"
 
-    def assert_exact(self, load: Load) -> None:
-        """End the load and wait for all of it; fail unless the query lives and delivered each record once."""
+    def assert_exact(self, load: Load, *earlier: "Query") -> None:
+        """End the load, wait for all of it, and fail unless this query lives and each record was delivered once.
+
+        Rows of queries that went before it on the same checkpoint count with its own.
+        """
         load.stop()
-        self.wait_until(lambda: load.all_in(self.rows()), f"all {len(load.acknowledged)} acknowledged records")
+
+        def rows() -> list[Row]:
+            return joined(*earlier, self)
+
+        def said() -> str:
+            lost = load.lacking(rows())
+            which = f"{len(lost)} of {len(load.acknowledged)} acknowledged records, such as {lost[:3]}"
+            return f"after {self._driver.log()[-4000:]}\nthe delivery of {which}"
+
+        def reached() -> bool:
+            self.assert_alive()
+            return not load.lacking(rows())
+
+        eventually(reached, ROW_SECONDS, said)
         self.assert_alive()
-        load.assert_exact(self.rows())
+        load.assert_exact(rows())
 
     def wait_failure(self, deadline_seconds: float = ROW_SECONDS) -> str:
         """Wait for the end of the query and return why it failed."""

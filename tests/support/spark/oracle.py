@@ -93,9 +93,9 @@ class Load:
         assert left == 0, f"{left} records were not acknowledged within {deadline_seconds:g} s"
         assert not self.refused, f"{len(self.refused)} records were refused, the first: {self.refused[0]}"
 
-    def all_in(self, rows: Iterable[Row]) -> bool:
-        """Tell whether every acknowledged record was delivered."""
-        return set(self.acknowledged) <= set(rows)
+    def lacking(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the acknowledged records that are not among the rows, in order."""
+        return sorted(set(self.acknowledged) - set(rows))
 
     def assert_exact(self, rows: Collection[Row]) -> None:
         """Fail unless the delivered rows are exactly the records of the log: all that were acknowledged, each once.
