@@ -177,10 +177,10 @@ pictures: setup ## Take the pictures of the status page again: real brokers, a r
 fuzz: setup ## Every route of the API with hundreds of requests made from its description (10 minutes)
 	FUZZ_EXAMPLES=300 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_service_fuzz.py
 
-# A target, for make chooses a recipe's environment before its first line. What is missing the demo says itself.
+# A target, for make chooses a recipe's environment before its first line.
 .PHONY: prepared
 prepared: setup
-	@$(MAKE) --no-print-directory --jobs 2 --ignore-errors build/spark.jsa build/kafka.ready 2> /dev/null
+	@$(MAKE) --no-print-directory --silent --jobs 2 build/spark.jsa build/kafka.ready
 
 .PHONY: demo
 demo: prepared ## Twelve brokers, a Spark job, the whole incident; the report lands in build/demo (4 minutes)

@@ -174,7 +174,7 @@ def _as_json(sink: str, found: "SinkStatus") -> dict[str, Any]:
 def _lines(sink: str, found: "SinkStatus") -> list[str]:
     control = found.control
     if control is None:
-        head = f"{sink}: no control record, only markers: they were lost in part; see sink takeover"
+        head = f"{sink}: the control record has expired; the next start puts it back, or refuses and says what to do"
     else:
         query = f"query {control.query_id}" if control.query_id else "no query yet"
         done = f"batch {control.batch_id} is complete" if control.batch_id >= 0 else "no batch is complete"

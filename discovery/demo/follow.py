@@ -56,6 +56,8 @@ class Follower:
         self._position = 0
         self._batches: dict[int, Batch] = {}
         self._starts = self._slow_starts = 0
+        self._slow: list[str] = []
+        """Why the last start ended, where a start after it makes it a slow one; else that is a failure."""
         self._has_begun = False
         """The last start has had a batch."""
         self._failures: list[str] = []
@@ -68,7 +70,7 @@ class Follower:
             batches=tuple(self._batches.values()),
             starts=self._starts,
             slow_starts=self._slow_starts,
-            failures=tuple(self._failures),
+            failures=(*self._failures, *self._slow),
         )
 
     def _new_lines(self) -> list[bytes]:
@@ -85,13 +87,12 @@ class Follower:
     def _take(self, line: dict[str, Any]) -> None:
         match line["event"]:
             case "started":
-                self._starts += 1
-                self._has_begun = False
-            case "terminated" if not self._has_begun and TOO_SLOW in (line["exception"] or ""):
-                self._starts -= 1
-                self._slow_starts += 1
+                self._starts += not self._slow
+                self._slow_starts += len(self._slow)
+                self._slow, self._has_begun = [], False
             case "terminated" if line["exception"]:
-                self._failures.append(str(line["exception"]).strip().splitlines()[0])
+                slow = not self._has_begun and TOO_SLOW in line["exception"]
+                (self._slow if slow else self._failures).append(str(line["exception"]).strip().splitlines()[0])
             case "progress":
                 self._has_begun = True
                 self._take_progress(line)

@@ -620,6 +620,25 @@ def test_given_a_sink_taken_over_when_idle_for_the_retention_then_it_still_is(si
     assert sink.visible() == ["a", "b"]
 
 
+def test_given_a_sink_of_which_records_alone_are_left_when_taken_over_then_a_later_generation_begins_beside_open_ones(
+    sink: Sink,
+) -> None:
+    sink.confirm(sink.write(0, ["a"]))
+    plan = sink.plan()
+    operate.takeover(plan, query_id="", timeout_seconds=SECONDS)
+    forget_offsets(plan)
+    another, deadline = replace(plan, options=replace(plan.options, sink_id="another")), until(SECONDS)
+    opened = recording(another)
+    opened.fence(deadline)
+    opened.begin()
+    SinkLedger(another).record(opened, 0, "another", "open", deadline)
+    opened.flush(deadline)
+    try:
+        assert operate.takeover(plan, query_id="", timeout_seconds=SECONDS).generation == 3
+    finally:
+        recording(another).fence(until(SECONDS))
+
+
 @pytest.mark.parametrize("has_committed", [True, False], ids=["committed", "open"])
 def test_given_a_query_that_starts_during_a_takeover_when_it_has_fenced_a_lane_then_what_it_committed_counts(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, *, has_committed: bool

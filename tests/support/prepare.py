@@ -4,11 +4,17 @@
 suite makes the classes, so without them.
 """
 
+import sys
+
+from discovery.core.errors import DiscoveryError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import client_jars
 from discovery.localkafka.properties import ClusterSettings
 
 if __name__ == "__main__":
-    client_jars()
-    with LocalKafka(ClusterSettings(brokers=1)):
-        pass
+    try:
+        client_jars()
+        with LocalKafka(ClusterSettings(brokers=1)):
+            pass
+    except DiscoveryError as error:
+        sys.exit(f"kafka-discovery: {error}")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from discovery.core.plural import counted
 from discovery.demo.report.measure import Audit
 
 NEW_PARTITION_LIMIT_SECONDS = 5.0
@@ -93,8 +94,9 @@ def goals(figures: Figures) -> tuple[Goal, ...]:
 
 def _steadiness(figures: Figures) -> tuple[Goal, ...]:
     restarts, failed, killed = figures.query_restarts, figures.records_failed, figures.brokers_killed
+    slow = f" ({counted(figures.slow_starts, 'slow start')} before a first batch)" if figures.slow_starts else ""
     return (
-        _goal("query_restarts", "the query never restarts by itself", restarts, restarts == 0),
+        _goal("query_restarts", "the query never restarts by itself", f"{restarts}{slow}", restarts == 0),
         _goal("records_failed", "Kafka took every record", failed, failed == 0),
         _goal(
             "brokers_killed",

@@ -30,8 +30,8 @@ def take(
     A cached one whose brokers were all down starts over with the new list: where each was fenced for a moment,
     librdkafka may be left with none at all (#5301). So does one that read a topic under another id: librdkafka takes
     the metadata of a recreated topic, whose leader epochs begin at 0, for outdated and ignores it; and one whose last
-    task was cut after silence, once a minute. The others give up what they fetched ahead: the bound of the memory is
-    the worker's.
+    task was cut after silence, a minute after it was built, then more seldom. The others give up what they fetched
+    ahead: the bound of the memory is the worker's.
 
     Raises:
         ConfigError: librdkafka refuses an option.

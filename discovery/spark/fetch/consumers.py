@@ -17,7 +17,8 @@ from discovery.spark.fetch.tuning import Limits, complete, limits_of, with_uncou
 _log = logging.getLogger("kafka_discovery.fetch")
 _INTRODUCE_SECONDS = 1.0
 _DOUBTED_AFTER_SECONDS = 60.0
-"""How old a client is that is doubted; twice as old after each one that was, while nothing comes."""
+_DOUBTED_AT_LAST_SECONDS = 900.0
+"""How old a client is that is doubted: twice as old after each one that was, and at last a quarter of an hour."""
 _WORTH_KEEPING_ROWS = 10_000
 _FIRST_ROWS = 100
 
@@ -236,7 +237,8 @@ class CachedConsumer:
         """
         starts = dict(self.positions)
         # Whoever stands still with a new client too has a leader that is slow or dead, and needs a client that waits.
-        self._doubted_after = 2 * self._doubted_after if self.stood_still else _DOUBTED_AFTER_SECONDS
+        if self.stood_still:
+            self._doubted_after = min(2 * self._doubted_after, _DOUBTED_AT_LAST_SECONDS)
         self.close()
         self.brokers = self.present_brokers = tuple(brokers)
         self.positions, self.failure, self.all_down, self.stood_still = {}, None, False, False

@@ -51,7 +51,7 @@ def look(plan: SinkPlan, *, timeout_seconds: float) -> SinkStatus:
         StateError: there is no sink of that name.
         TransactionError: Kafka does not answer in time.
 
-    Runs: an operator's command; blocks <= 3 x timeout_seconds, and a second for each open transaction.
+    Runs: an operator's command; blocks <= 4 x timeout_seconds, and a second for each open transaction.
     """
     topic = plan.options.marker_topic
     shape = TopicAdmin(plan.access).shape(topic, timeout_seconds=timeout_seconds)
@@ -63,10 +63,10 @@ def look(plan: SinkPlan, *, timeout_seconds: float) -> SinkStatus:
     markers = SinkLedger(plan, stable=False).markers(lanes, timeout_seconds=timeout_seconds)
     shown = {*markers} if control is None else {*lanes}
     if not shown:
-        # Of a pipeline whose offsets have all expired these are left; its start may ask for a takeover.
+        # Of a sink whose offsets have all expired these are left, and its next start puts them back.
         shown = {lane for lane, _ in ledger.records(timeout_seconds=timeout_seconds, committed=False)}
     if not shown:
-        raise _none(plan, f"group {plan.options.control_group} has no control record, and no lane a marker")
+        raise _none(plan, f"group {plan.options.control_group} has no control record, no lane a marker, and no record")
     unstable = _unstable(ledger, lanes)
     return SinkStatus(
         control=control,
@@ -115,7 +115,7 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
 
     First the record, then the fences: an attempt that was let in before loses its transaction, one that comes later
     reads the new record. Then a marker in each lane: nothing late, and no retention, brings the old generation back.
-    Last, what is recorded of a copy names no target any more: it may go on into another one.
+    Last, what is recorded of a copy names no target any more: it may go on into another one. That copy must have ended.
 
     Returns:
         The control record of the new generation.
@@ -125,23 +125,29 @@ def takeover(plan: SinkPlan, *, query_id: str, timeout_seconds: float) -> Contro
         TransactionError: it is not known whether it was done; do it again, before a query starts: what that one has
             written meanwhile would no longer count either.
 
-    Runs: an operator's command; blocks <= 5 x timeout_seconds and 0.6 s per lane.
+    Runs: an operator's command; blocks <= 9 x timeout_seconds and 0.6 s per lane.
     """
     before = look(plan, timeout_seconds=timeout_seconds)
-    generations = [s.marker.generation for s in before.lanes if s.marker]
+    ledger = SinkLedger(plan)
+    recorded = ledger.records(timeout_seconds=timeout_seconds, committed=False)
+    generations = [s.marker.generation for s in before.lanes if s.marker] + [
+        Marker.decode(text, where=f"record {key} in {plan.options.marker_topic}-{lane}").generation
+        for (lane, key), text in recorded.items()
+        if key == plan.options.sink_id
+    ]
     lanes = max([s.lane + 1 for s in before.lanes], default=1)
     control = before.control or Control(
         query_id="", batch_id=-1, lanes=lanes, generation=max(generations, default=0), wall_seconds=0
     )
     after = taken_over(control, generations, query_id=query_id, wall=int(time.time()))
-    ledger = SinkLedger(plan)
     ledger.write_control(after, timeout_seconds=timeout_seconds)
     fences = fence_lanes(plan, after.lanes)
     deadline = until(timeout_seconds)
     for lane, fence in enumerate(fences):
         _begin(plan, ledger, fence, lane, after, deadline=deadline)
-    _record_again(plan, without_target, timeout_seconds)
     forget(plan.options)
+    if any(without_target(key, text) != text for (_, key), text in recorded.items()):
+        _record_again(plan, without_target, timeout_seconds, committed=True)
     return after
 
 
@@ -176,20 +182,26 @@ def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:
     """
     before = look(plan, timeout_seconds=timeout_seconds)
     fence_lanes(plan, before.control.known_lanes if before.control else max(s.lane for s in before.lanes) + 1)
-    _record_again(plan, lambda _key, _text: None, timeout_seconds)
+    _record_again(plan, lambda _key, _text: None, timeout_seconds, committed=False)
     # Markers first: between the two a query finds them lost and writes nothing.
     for group in (plan.options.group, plan.options.control_group):
         TopicAdmin(plan.access).forget_group(group, timeout_seconds=timeout_seconds)
     forget(plan.options)
 
 
-def _record_again(plan: SinkPlan, change: Callable[[str, str], str | None], timeout_seconds: float) -> None:
-    """Write what is recorded again, as `change` makes it of key and text; None ends what is there under a key."""
-    ledger, deadline = SinkLedger(plan), until(timeout_seconds)
-    recorded = ledger.records(timeout_seconds=timeout_seconds)
+def _record_again(
+    plan: SinkPlan, change: Callable[[str, str], str | None], timeout_seconds: float, *, committed: bool
+) -> None:
+    """Write what is recorded again, as `change` makes it of key and text; None ends what is there under a key.
+
+    What only ends may be read while transactions of other sinks are open in the same topic: `committed` is False.
+    """
+    ledger = SinkLedger(plan)
+    recorded = ledger.records(timeout_seconds=timeout_seconds, committed=committed)
     changed = {where: after for where, text in recorded.items() if (after := change(where[1], text)) != text}
     if not changed:
         return
+    deadline = until(timeout_seconds)
     transaction = recording(plan)
     transaction.fence(deadline)
     transaction.begin()

@@ -67,8 +67,12 @@ def addresses_of(scenario: Scenario, living: Sequence[str], dead: Mapping[Failur
 
 
 def predict(scenario: Scenario, addresses: Sequence[str]) -> Forecast:
-    """Let the doctor look at the list, which it knows nothing about, and say what a start will do."""
-    seen = examine(parse_bootstrap_servers(",".join(addresses)), ClientOptions(), Policy(connect_timeout_seconds=3))
+    """Let the doctor look at the list, which it knows nothing about, and say what a start will do.
+
+    It waits for longer than it would for a user: on a machine that plays, a living broker may take seconds to answer.
+    """
+    patient = Policy(connect_timeout_seconds=5, request_timeout_seconds=20, api_timeout_seconds=25)
+    seen = examine(parse_bootstrap_servers(",".join(addresses)), ClientOptions(), patient)
     return forecast(seen.counts, scenario.client.limits)
 
 

@@ -165,3 +165,6 @@ def test_given_a_start_that_spark_gave_up_before_its_first_batch_when_followed_t
     path.write_text(started + progress(0, 7, {"t": {"0": 7}}) + "\n" + ended)
     history = Follower(path, "t").read()
     assert (history.starts, history.slow_starts, len(history.failures)) == (1, 0, 1)
+    path.write_text(started + ended + started + ended)
+    history = Follower(path, "t").read()
+    assert (history.starts, history.slow_starts, len(history.failures)) == (1, 1, 1), "the last start was given up"

@@ -82,7 +82,7 @@ def test_given_a_wrong_option_when_run_then_every_job_says_so_in_one_line_and_en
 
 
 @every_job
-def test_given_no_living_broker_when_run_then_every_job_ends_with_3_and_its_metrics_were_served(
+def test_given_kafka_is_unreachable_when_its_session_is_made_then_every_job_ends_with_3_and_its_metrics_were_served(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"127.0.0.1:{free_port()}"

@@ -215,6 +215,18 @@ def test_given_partitions_whose_topic_id_is_being_asked_when_planned_then_nobody
     assert "parked" not in caplog.text
 
 
+def test_given_a_parked_partition_whose_topic_id_is_being_asked_when_planned_then_it_is_not_called_readable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = feed_with({tp(0): partition_view(0, 5)})
+    plan = planner(feed)
+    for reason in ("it has no leader", ID_ASKED, "it has no leader"):
+        feed.show_partitions({tp(0): replace(partition_view(0, 5), parked_reason=reason)})
+        plan.latest_offsets({"t": {"0": 0}}, None)
+        feed.clock.advance(60)
+    assert caplog.text.count("partitions parked") == 1
+
+
 def test_given_partitions_parked_one_by_one_when_planned_then_the_log_gets_the_last_state_not_every_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -407,7 +407,7 @@ class Planner:
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
         now, (known, after) = self._clock.monotonic(), self._said_parked
-        parked = {tp: why for tp, why in parked.items() if why != ID_ASKED}
+        parked = {tp: why for tp, why in parked.items() if why != ID_ASKED or tp in known}
         if parked.keys() == known or now < after:
             return
         self._said_parked = frozenset(parked), now + _SAY_PARKED_SECONDS
