@@ -74,7 +74,7 @@ class Source(Service):
 def bootstrap(source: Source, *, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Print the brokers that are alive, host:port,host:port, for scripts; exit code 3 if none is."""
     with _views(source) as views:
-        view = _first(views, lambda v: v.bootstrap and v.generation, timeout)
+        view = _first(views, lambda v: v.bootstrap and _is_vetted(v), timeout)
     listed = [str(address) for address in view.bootstrap]
     typer.echo(json.dumps(listed) if as_json else ",".join(listed))
 
@@ -83,7 +83,7 @@ def bootstrap(source: Source, *, timeout: Timeout = 10.0, as_json: AsJson = Fals
 def status(source: Source, *, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Say how a cluster is doing: one sentence, and what is thought of each address; exit code 3 if none answers."""
     with _views(source) as views:
-        view = _first(views, lambda v: v.generation and all(r.verdict for r in v.addresses.values()), timeout)
+        view = _first(views, _is_vetted, timeout)
     if as_json:
         typer.echo(json.dumps(_document(view), indent=2))
     else:
@@ -143,6 +143,10 @@ def _of_loop(wait: Callable[[int, float], FeedView]) -> Iterator[FeedView]:
         view = wait(version, _WAIT_SECONDS)
         version = view.version
         yield view
+
+
+def _is_vetted(view: FeedView) -> bool:
+    return view.generation > 0 and all(report.verdict for report in view.addresses.values())
 
 
 def _first(views: Iterator[FeedView], enough: Callable[[FeedView], object], timeout_seconds: float) -> FeedView:

@@ -52,7 +52,7 @@ def test_given_the_wheel_alone_when_brokers_are_asked_for_then_the_vetted_list_i
     core: Path, tmp_path: Path, kafka_cluster: LocalKafka
 ) -> None:
     listed = f"127.0.0.1:1,{kafka_cluster.bootstrap_servers}"
-    done = wheel.run(core, tmp_path, "kafka-discovery", "bootstrap", "--bootstrap", listed)
+    done = wheel.run(core, tmp_path, "kafka-discovery", "bootstrap", "--bootstrap", listed, "--timeout", "60")
     assert set(done.stdout.strip().split(",")) == set(kafka_cluster.bootstrap_servers.split(","))
     supervised = ("kafka-discovery", "run", "--inject", "list", "--restarts", "0", "--", "echo", listed)
     assert "127.0.0.1:1," not in wheel.run(core, tmp_path, *supervised).stdout
