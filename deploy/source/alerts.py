@@ -226,8 +226,8 @@ SOURCE_ALERTS = (
         for_seconds=120,
         condition=f"{P}source_waiting_partitions > 0",
         summary="Partitions that tasks of source " + _SOURCE + " wait for: {{ $value }}.",
-        description="their leaders died after the batch was planned, and the batch is not "
-        "cut: it has no sourceId, is replayed, has onParked=hold or split ranges.",
+        description="their leaders died after the batch was planned, and the batch is not cut: it has no sourceId, "
+        "is replayed, has onParked=hold, or a later piece of a split partition was read first.",
     ),
     _of_source(
         name="SourceCut",

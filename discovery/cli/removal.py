@@ -75,12 +75,12 @@ def removal(
         found = verify(facts, leaving) if verify_done else judge(facts, leaving, temporary=temporary)
         document = removal_document(found, facts, temporary=temporary, verified=verify_done)
         document["note"] = "no service was asked: the lists of its consumers were not looked at"
-    if plan is not None:
-        _write(plan, document)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
     else:
         _show(document)
+    if plan is not None:
+        _write(plan, document)
     raise typer.Exit(EXIT[document["verdict"]])
 
 
@@ -153,9 +153,10 @@ def _show(document: Mapping[str, Any]) -> None:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     if not document["plan"]:
-        raise ConfigError(
-            "--plan: there is no replica to move, or not enough brokers to move to; see the verdict without --plan"
+        typer.echo(
+            f"--plan: {path} is not written: no replica is to move, or no broker is left to move it to", err=True
         )
+        return
     try:
         path.write_text(plan_text(document["plan"]) + "\n", encoding="utf-8")
     except OSError as error:

@@ -15,11 +15,13 @@ from discovery.store.snapshots import file_name
 from discovery.store.topic_ids import TopicIdStore
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
+_FOLDERS = ("", "service", "brokers")
+"""Below a state folder: of sources, of `serve`, of `run` and `endpoint`."""
 
 
 @app.command("list")
 def list_views(state_dir: StateFolder = None, *, as_json: AsJson = False) -> None:
-    """Show every saved view: whose it is, its brokers, its age, and files that cannot be read."""
+    """Show every saved view: whose it is, its brokers, when it was last confirmed, and files that cannot be read."""
     rows = [_row(path) for path in _files(state_dir or default_state_dir())]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -33,32 +35,43 @@ def list_views(state_dir: StateFolder = None, *, as_json: AsJson = False) -> Non
 @app.command()
 def reset(
     state_dir: StateFolder = None,
-    source: Annotated[str | None, typer.Option("--source", help="The sourceId whose view is dropped.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster id whose view is dropped.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="The view of this sourceId, or of this cluster of a service.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="The view of this cluster id.")] = None,
 ) -> None:
     """Drop one saved view, so that the next start trusts what it finds. Refused while a process holds it."""
     if (source is None) == (cluster is None):
         raise ConfigError("state reset: give exactly one of --source and --cluster; `state list` shows what there is")
     base = state_dir or default_state_dir()
-    path = base / "sources" / file_name(source) if source is not None else base / "clusters" / file_name(cluster or "")
-    if not path.exists():
-        raise ConfigError(f"state reset: there is no {path}; `kafka-discovery state list` shows what there is")
+    name = f"sources/{file_name(source)}" if source is not None else f"clusters/{file_name(cluster or '')}"
+    found = [path for path in _files(base) if path.match(name)]
+    if not found:
+        raise ConfigError(f"state reset: there is no {name} below {base}; `state list` shows what there is")
+    if len(found) > 1:
+        raise ConfigError(f"state reset: {', '.join(map(str, found))} have that name; name one's folder as --state-dir")
+    (path,) = found
     lock = FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire()
     except StateError as error:
-        raise StateError(f"state reset: {error}; stop that query first") from error
+        raise StateError(f"state reset: {error}; stop that process first") from error
     try:
         path.unlink()
         if source is not None:
-            TopicIdStore(base, source).path.unlink(missing_ok=True)
+            TopicIdStore(path.parents[1], source).path.unlink(missing_ok=True)
     finally:
         lock.release()
     typer.echo(f"dropped {path}")
 
 
 def _files(base: Path) -> list[Path]:
-    return sorted([*(base / "sources").glob("*.json"), *(base / "clusters").glob("*.json")])
+    return sorted(
+        path
+        for folder in _FOLDERS
+        for kind in ("sources", "clusters")
+        for path in (base / folder / kind).glob("*.json")
+    )
 
 
 def _row(path: Path) -> dict[str, object]:

@@ -17,7 +17,7 @@ SAYS: Mapping[str, Sequence[str]] = {
     "DiscoveryClusterMismatch": (
         r'"state": "fresh".* alive.* refused',
         r"is sound.*reload_success 1",
-        r"state reset: ",
+        r"state reset: .*stop that process first",
     ),
     "DiscoveryConfigReloadFailed": (r"config_reload_success 1", r"config_reload_success 1"),
     "DiscoveryConsumerLagging": (r'"consumers": \[.*"generation": \d', r"^$"),
@@ -25,7 +25,7 @@ SAYS: Mapping[str, Sequence[str]] = {
     "DiscoveryLoopStalled": (r"\[\+\] loop main.*last_cycle_timestamp", r"State:\s+S", r"^$"),
     "DiscoveryShrinkBlocked": (r"is refused .*shrink_blocked_total", r'"consumers": \[', r'"state_write_failures": 0'),
     "DiscoverySnapshotStale": (r"fresh: \d of \d.*\[\+\] view main", r" open\n.* closed", r"is sound"),
-    "DiscoveryStateWriteFailing": (r"Filesystem.*writable\n.*write_failures_total\S* 0", r"main|no saved view"),
+    "DiscoveryStateWriteFailing": (r"Filesystem.*writable\n.*write_failures_total\S* 0", r"service/sources/main\.json"),
     "DiscoveryTargetMissing": (r"\[\+\] loop main.*\n\d{2,}\n",),
     "DiscoveryUnexpectedErrors": (r'"bugs": 0.*unexpected_errors_total\S* 0', r'"debug".*"info"'),
 }

@@ -80,7 +80,7 @@ def _unknown(ledger: SinkLedger, sink_id: str) -> Control | None:
         raise SinkRefusedError(
             f"sinkId {sink_id!r}: {Refusal.LEDGER_LOST.value}: the start that took it over from an earlier version "
             "died before it had recorded each lane's marker, and offsets have expired since; find out what of the last "
-            "batch is in the topic, then give the query another sinkId and run `kafka-discovery sink takeover` for it"
+            "batch is in the topic, then run `kafka-discovery sink takeover`"
         )
     # Recorded, so that a start after one that died in between renews it again.
     return Control(query_id="", batch_id=-1, lanes=max(lanes), generation=0, wall_seconds=0, is_recorded=True)

@@ -88,3 +88,14 @@ def test_given_such_lists_when_kafka_itself_is_asked_then_they_are_taken(tmp_pat
         "1",
     ]
     assert CliRunner().invoke(app, words).exit_code == EXIT["unknown"], "nobody answers there"
+
+
+def test_given_nothing_to_move_when_a_plan_is_wanted_then_the_verdict_is_shown_and_no_file_is_written(
+    tmp_path: Path, service: Asked
+) -> None:
+    url, plan = f"http://127.0.0.1:{service.server_port}", tmp_path / "plan.json"
+    result = CliRunner().invoke(app, ["removal", "--url", url, "--brokers", "9", "--plan", str(plan)])
+    assert result.exit_code == EXIT["unknown"]
+    assert "unknown" in result.output
+    assert f"--plan: {plan} is not written" in result.output
+    assert not plan.exists()

@@ -38,9 +38,23 @@ def test_given_a_view_in_use_when_reset_then_it_is_refused_and_stays(tmp_path: P
     store = save(tmp_path)
     result = run(app, ["state", "reset", "--state-dir", str(tmp_path), "--source", "dau"])
     assert isinstance(result.exception, StateError)
-    assert "stop that query first" in str(result.exception)
+    assert "stop that process first" in str(result.exception)
     assert store.load([address(1)], cluster_id=None) is not None
     store.close()
+
+
+@pytest.mark.parametrize("folder", ["service", "brokers"])
+def test_given_a_view_of_a_service_or_of_run_when_its_state_folder_is_named_then_it_is_listed_and_reset(
+    folder: str, tmp_path: Path
+) -> None:
+    save(tmp_path / folder).close()
+    where = ["--state-dir", str(tmp_path)]
+    assert f"{folder}/sources/dau.json" in run(app, ["state", "list", *where]).output
+    save(tmp_path).close()
+    assert "have that name" in str(run(app, ["state", "reset", *where, "--source", "dau"]).exception)
+    (tmp_path / "sources/dau.json").unlink()
+    assert run(app, ["state", "reset", *where, "--source", "dau"]).output.startswith("dropped ")
+    assert "no saved view" in run(app, ["state", "list", *where]).output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--source", "a", "--cluster", "b"], ["--source", "unknown"]])
