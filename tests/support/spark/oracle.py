@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.support.helpers import eventually
 
@@ -45,6 +45,8 @@ class Load:
         self.partitions: Sequence[int] = tuple(partitions)
         self.acknowledged: list[Row] = []
         self.refused: list[str] = []
+        self._unplaced: set[tuple[int, str]] = set()
+        """Partition and value of what was acknowledged without an offset: by the answer to a later request."""
         self.name = uuid.uuid4().hex[:8]
         self._per_turn = max(1, int(per_second * _PAUSE_SECONDS))
         self._stopping = threading.Event()
@@ -92,6 +94,12 @@ class Load:
         left = self._producer.flush(deadline_seconds)
         assert left == 0, f"{left} records were not acknowledged within {deadline_seconds:g} s"
         assert not self.refused, f"{len(self.refused)} records were refused, the first: {self.refused[0]}"
+        if self._unplaced:
+            placed = self._placed()
+            lost = self._unplaced - placed.keys()
+            assert not lost, f"{len(lost)} records were acknowledged and stand nowhere, such as {min(lost)}"
+            self.acknowledged += placed.values()
+            self._unplaced.clear()
 
     def lacking(self, rows: Iterable[Row]) -> list[Row]:
         """Return the acknowledged records that are not among the rows, in order."""
@@ -116,6 +124,33 @@ class Load:
             return [row for row in rows if _read(consumer, row, deadline) == row]
         finally:
             consumer.close()
+
+    def _placed(self) -> dict[tuple[int, str], Row]:
+        """Return where the log first has each record that was acknowledged without an offset."""
+        placed: dict[tuple[int, str], Row] = {}
+        for partition in {partition for partition, _ in self._unplaced}:
+            for row in self._log(partition):
+                if (partition, row.value) in self._unplaced and row.value is not None:
+                    placed.setdefault((partition, row.value), row)
+        return placed
+
+    def _log(self, partition: int) -> list[Row]:
+        """Return all that a partition holds."""
+        tp = TopicPartition(self.topic, partition, OFFSET_BEGINNING)
+        options = {"group.id": self.name, "enable.partition.eof": True, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self._servers, **options})
+        deadline, rows = time.monotonic() + _TIMEOUT_SECONDS, []
+        try:
+            consumer.assign([tp])
+            while time.monotonic() < deadline:
+                found: Any = consumer.poll(1)
+                if found is not None and not found.error():
+                    rows.append(Row(self.topic, partition, found.offset(), found.value().decode()))
+                elif found is not None and found.error().code() == KafkaError._PARTITION_EOF:
+                    return rows
+        finally:
+            consumer.close()
+        raise AssertionError(f"{self.topic}-{partition} was not read to its end within {_TIMEOUT_SECONDS} s")
 
     def _run(self) -> None:
         number = 0
@@ -142,7 +177,11 @@ class Load:
         if error is not None:
             self.refused.append(f"{message.topic()}-{message.partition()}: {error}")
             return
-        self.acknowledged.append(Row(message.topic(), message.partition(), message.offset(), message.value().decode()))
+        partition, offset, value = message.partition(), message.offset(), message.value().decode()
+        if offset is None:
+            self._unplaced.add((partition, value))
+        else:
+            self.acknowledged.append(Row(message.topic(), partition, offset, value))
 
 
 def _read(consumer: Consumer, row: Row, deadline: float) -> Row | None:
