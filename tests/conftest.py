@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from discovery.config.logs import bound
 from discovery.core.errors import BUG_PHRASE
+from discovery.loop.supervisor import THREAD_NAME as LOOP_THREAD
 from tests.support import leftovers, skips, times
 from tests.support.helpers import eventually
 from tests.support.kafka_fixtures import kafka_cluster, kafka_factory, topic_name
@@ -34,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a non-daemon thread; `leftovers` looks for processes when the session ends."""
+    """Fail a test that leaves a non-daemon thread or a loop; `leftovers` looks for processes when the session ends."""
     before = set(threading.enumerate())
     yield
     eventually(lambda: not _strangers(before), 5, f"the end of threads left behind ({_strangers(before)})")
@@ -53,7 +54,9 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 def _strangers(before: set[threading.Thread]) -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.is_alive() and not t.daemon and t not in before]
+    return [
+        t for t in threading.enumerate() if t.is_alive() and t not in before and (not t.daemon or t.name == LOOP_THREAD)
+    ]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from discovery.core.errors import BUG_PHRASE
 from discovery.loop.cycle import Barrier, Cycle, Item
 
 BUG = f"{BUG_PHRASE}: please report the traceback; the last good view is still served"
+THREAD_NAME = "kafka-discovery loop"
 _LONGER = tenacity.wait_random_exponential(multiplier=0.1, max=5.0)
 _GOOD_TURNS = 100
 _log = event_log("discovery.loop")
@@ -32,7 +33,7 @@ class Supervisor:
         """Start the thread; a second call does nothing."""
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kafka-discovery loop", daemon=True)
+                self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
                 self._thread.start()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:

@@ -242,7 +242,7 @@ def _on_signals(service: Service, stop: asyncio.Event, tasks: set[asyncio.Task[N
 
 async def _reload(service: Service, asked_by: str) -> None:
     try:
-        await service.reload(asked_by)
+        await asyncio.shield(service.reload(asked_by))  # half of one would leave loops that nobody stops
     except (DiscoveryError, OSError):
         return  # logged and counted where it happened
     except Exception:  # noqa: BLE001 - a reload must never end the service

@@ -1,4 +1,4 @@
-"""A load whose client was told of a record by the answer to a later request knows no offset of it."""
+"""A load whose client learns of a record from the answer to a later request knows no offset of it."""
 
 from typing import Any
 from unittest.mock import Mock
