@@ -25,8 +25,12 @@ PAGE = "docs/explanation/incident.md"
 _LEFT_OUT = ("timeline", "download_seconds")
 """Too long for a page: the picture shows it."""
 LIMITS = {
+    "first_start_seconds": "FIRST_START_LIMIT_SECONDS",
+    "demo_seconds": "DEMO_LIMIT_SECONDS",
+    "batch_seconds_p50": "BATCH_LIMIT_SECONDS",
     "new_partition_seconds_p99": "NEW_PARTITION_LIMIT_SECONDS",
     "kill_gap_seconds": "KILL_GAP_LIMIT_SECONDS",
+    "dead_list_start_seconds": "DEAD_LIST_LIMIT_SECONDS",
     "dead_list_restart_seconds": "DEAD_LIST_EXTRA_LIMIT_SECONDS",
 }
 """The goals in seconds, with the constant of `discovery.demo.report.outcome` that limits each."""
@@ -76,7 +80,8 @@ def limits_in_history(repository: Path) -> dict[str, list[dict[str, Any]]]:
 def broken_limits(result: Mapping[str, Any], goal: str) -> list[dict[str, Any]]:
     """Return the limits of other days that this run would have missed."""
     demo, published = result["demo"], datetime.fromisoformat(result["published"])
-    seconds = demo[goal] if goal in LIMITS else None
+    figure = "dead_list_restart_seconds" if goal == "dead_list_start_seconds" else goal  # one start, two limits
+    seconds = demo[figure] if goal in LIMITS else None
     if seconds is None:
         return []
     # The limit of a restart is what it may take longer than the first start.
