@@ -124,7 +124,7 @@ LISTED := $(FAULTS) $(JOBS) $(SERVICE)
 $(foreach path,$(LISTED),$(if $(wildcard $(path)),,$(error $(path) is in a list of suites and does not exist)))
 
 .PHONY: test
-test: setup tools ## The check, then real brokers, real Spark, a real browser (25 to 30 minutes on 2 cores)
+test: setup tools ## The check, then real brokers, real Spark, a real browser (about 20 minutes on 2 cores)
 	$(call side-by-side,$(CHECKS) $(SUITES))
 
 # A driver's JVM lives for minutes here: the second compiler and the parallel collector cost a fifth of the processor time
@@ -135,8 +135,8 @@ $(SUITES) demo demo-sidecar: export SPARK_SUBMIT_OPTS ?= $(DRIVER) \
 
 build/spark.jsa: $(VENV)/.ready tests/support/spark/class_archive.py
 	@mkdir -p build
-	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.support.spark.class_archive $@ > build/class-archive.log 2>&1 \
-	  || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
+	@SPARK_SUBMIT_OPTS='$(DRIVER)' $(BIN)/python -m tests.support.spark.class_archive $@.part > build/class-archive.log 2>&1 \
+	  && mv $@.part $@ || echo "note: no archive of Spark's classes (build/class-archive.log); its tests take longer"
 
 build/kafka.ready: $(VENV)/.ready
 	@mkdir -p build && $(BIN)/python -m tests.support.prepare && touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # an older Python reads it too
 
+import importlib.util
 import os
 import re
 import shutil
@@ -28,6 +29,8 @@ def problem() -> str | None:
     if sys.version_info < MINIMUM_PYTHON:
         have = ".".join(map(str, sys.version_info[:3]))
         return f"Python {have} is too old: install Python 3.11 or newer and run `make PYTHON=python3.11 …`"
+    if importlib.util.find_spec("ensurepip") is None:
+        return "Python comes without ensurepip, so no environment can be made: install it (Debian: python3-venv)"
     major = java_major()
     if major is None:
         return "Java is missing: install a Java 17 runtime and put `java` on the PATH, or set JAVA_HOME to its folder"

@@ -13,7 +13,7 @@ def read_users(path: Path) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def read_dead_letters(path: Path) -> frozenset[tuple[int, int]]:
-    """Return (partition, offset) of every record that was put aside."""
+    """Return (partition, offset) of every dead letter."""
     return frozenset(_rows(path, "SELECT partition, offset FROM dead_letters"))
 
 

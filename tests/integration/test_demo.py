@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,6 +117,22 @@ def test_given_a_demo_when_killed_then_nothing_outlives_it(tmp_path: Path) -> No
         demo.kill()
         demo.wait()
         eventually(lambda: not processes_of(tmp_path / "t"), CLEANUP_SECONDS, "the end of all its processes")
+
+
+@pytest.mark.long
+def test_given_two_demos_with_reports_of_their_own_when_started_together_then_both_play(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "other")]
+    with ExitStack() as stack:
+        demos = []
+        for folder in folders:
+            folder.mkdir()
+            demos.append(stack.enter_context(running(folder, "--fast")))
+        for demo, output in demos:
+            wait_said(demo, output, "The job runs")
+        for demo, _output in demos:
+            demo.send_signal(signal.SIGINT)
+        assert [demo.wait(CLEANUP_SECONDS) for demo, _output in demos] == [130, 130]
+    assert [processes_of(folder / "t") for folder in folders] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,11 @@ def test_given_no_space_when_a_cluster_is_wanted_then_one_line_says_where(
 
 CHECK = Path(__file__).parents[2] / "requirements/check_prerequisites.py"
 OLD_PYTHON = "import runpy, sys; sys.version_info = (3, 10, 14, 'final', 0); runpy.run_path({!r}, run_name='__main__')"
+NO_VENV = (
+    "import importlib.util as u, runpy; find = u.find_spec;"
+    " u.find_spec = lambda name: None if name == 'ensurepip' else find(name);"
+    " runpy.run_path({!r}, run_name='__main__')"
+)
 
 
 @pytest.mark.parametrize(
@@ -188,10 +193,11 @@ OLD_PYTHON = "import runpy, sys; sys.version_info = (3, 10, 14, 'final', 0); run
         (None, "", "Java is missing: install a Java 17 runtime and put `java` on the PATH"),
         ("11.0.22", "", "Java 11 is too old: Kafka and Spark need Java 17; put a newer `java` first on the PATH"),
         ("17.0.9", OLD_PYTHON, "Python 3.10.14 is too old: install Python 3.11 or newer and run `make PYTHON=python3"),
+        ("17.0.9", NO_VENV, "Python comes without ensurepip, so no environment can be made: install it"),
         ("17.0.9", "", ""),
         ("25", "", ""),
     ],
-    ids=["no Java", "Java 11", "Python 3.10", "Java 17", "Java 25"],
+    ids=["no Java", "Java 11", "Python 3.10", "no venv", "Java 17", "Java 25"],
 )
 def test_given_what_is_installed_when_setup_begins_then_one_line_names_what_is_missing(
     tmp_path: Path, java: str | None, python: str, said: str

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import native_connector_jars
-from discovery.spark.jobs.running import STREAM_SETTINGS
+from discovery.spark.jobs.running import CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER, STREAM_SETTINGS
 from discovery.spark.launch.python import worker_python
 from discovery.spark.launch.queries import StartedQuery
 from tests.support.helpers import eventually
@@ -41,6 +41,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
+            .config(CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER)
             .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
             .config("spark.jars", ",".join(map(str, [*native_connector_jars(), *DRIVER_JARS])))
             .getOrCreate()

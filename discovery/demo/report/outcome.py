@@ -178,7 +178,7 @@ def _exactness(prefix: str, title: str, audit: Audit | None) -> tuple[Goal, ...]
         ),
         _goal(
             f"{prefix}dead_letters",
-            f"{title}every malformed record is put aside, and nothing else",
+            f"{title}every malformed record is a dead letter, and no other",
             f"{audit.dead_letters_found} of {audit.dead_letters_expected}, {audit.dead_letters_unexpected} others",
             audit.dead_letters_found == audit.dead_letters_expected and not audit.dead_letters_unexpected,
         ),

@@ -139,7 +139,7 @@ def _dead_letters(figures: Figures) -> str:
     audit = figures.audit
     return (
         f"{audit.dead_letters_expected:,} records were broken on purpose: no JSON, a missing field, an impossible time."
-        f" {audit.dead_letters_found:,} were put aside with their reason and place, and the job went on."
+        f" {audit.dead_letters_found:,} became dead letters with their reason and offset, and the job went on."
     )
 
 

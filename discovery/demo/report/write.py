@@ -120,7 +120,10 @@ def _tiles(figures: Figures) -> Iterable[tuple[str, str]]:
         yield f"{audit.events_counted:,}", f"of {audit.events_produced:,} events counted"
         yield f"{audit.lost:,}", "events lost"
         yield f"{audit.duplicates:,}", "events counted twice"
-        yield f"{audit.dead_letters_found:,}", f"of {audit.dead_letters_expected:,} malformed records put aside"
+        yield (
+            f"{audit.dead_letters_found:,}",
+            f"of {audit.dead_letters_expected:,} malformed records became dead letters",
+        )
     yield f"{figures.query_restarts}", "restarts besides the deliberate one"
     for value, text in (
         (figures.kill_gap_seconds, f"longest pause after {figures.brokers_killed} brokers died"),

@@ -57,7 +57,7 @@ STREAM_SETTINGS = {
 }
 """What exact counting needs of any session."""
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+LOCAL_CHECKPOINT_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def make_session(
@@ -114,7 +114,7 @@ def write_local_files_without_forks(session: SparkSession, checkpoint: str) -> N
     configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     local = hadoop.Path(checkpoint).getFileSystem(configuration).getScheme() == "file"
     if local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
-        session.conf.set(CHECKPOINT_MANAGER, _LOCAL_MANAGER)
+        session.conf.set(CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER)
 
 
 def _mute(session: SparkSession, logger: str) -> None:

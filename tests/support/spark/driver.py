@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from discovery.spark.jobs.running import CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER
 from discovery.spark.launch.python import worker_python
 from tests.support.helpers import eventually
 from tests.support.spark.oracle import Load, Row
@@ -43,6 +44,7 @@ class SparkDriver:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
+            CHECKPOINT_MANAGER: LOCAL_CHECKPOINT_MANAGER,
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             **(settings or {}),
         }

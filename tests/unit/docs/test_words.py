@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 WHERE = (
     "discovery", "spark_jobs", "pyspark_kafka_discovery", "deploy", "docs", "tests", "benchmarks",
-    "README.md", "Makefile",
+    "README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "docker-compose.yml", "pyproject.toml",
     ":!docs/decisions", ":!benchmarks/results", ":!tests/chaos/results", ":!tests/unit/docs/test_words.py",
 )  # fmt: skip
 REFUSED = {

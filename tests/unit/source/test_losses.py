@@ -281,7 +281,7 @@ def test_given_a_topic_that_is_gone_when_confirmed_then_it_is_data_loss() -> Non
         planner(feed, subscribe="t,x").latest_offsets({"t": {"0": 5}, "x": {"1": 4}}, None)
 
 
-def test_given_a_gone_topic_is_accepted_when_it_returns_then_it_resumes_where_it_stood() -> None:
+def test_given_a_gone_topic_is_accepted_when_it_returns_then_it_resumes_at_its_offset() -> None:
     feed = feed_with({tp(0): partition_view(0, 5)}, missing_topics=(TopicName("x"),))
     plan = planner(feed, subscribe="t,x", failOnDataLoss="false")
     start = {"t": {"0": 5}, "x": {"1": 4}}
