@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -145,7 +145,9 @@ class _Survey:
         """Return how long the next question may take."""
         return max(_LEAST_SECONDS, min(self.step_seconds, self.deadline - time.monotonic()))
 
-    def metadata(self, alive: Mapping[BrokerAddress, BrokerId | None]) -> Iterator[tuple[Gateway, MetadataAnswer]]:
+    def metadata(
+        self, alive: Mapping[BrokerAddress, BrokerId | None]
+    ) -> Generator[tuple[Gateway, MetadataAnswer], None, None]:
         """Ask brokers, each through a client that begins with it alone, and yield at most one answer of each.
 
         A client that has heard of the other brokers may ask one of them; it says which.

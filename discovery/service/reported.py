@@ -100,7 +100,8 @@ class ReportedLists:
 
 
 def _bounded(kept: dict[str, _Reported], wall: float) -> dict[str, _Reported]:
-    left, found = _MOST_ADDRESSES, {}
+    found: dict[str, _Reported] = {}
+    left = _MOST_ADDRESSES
     for one, (addresses, at) in reversed(kept.items()):
         left -= len(addresses)
         if left < 0 or len(found) == _MOST:
