@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -23,6 +23,8 @@ _ASKED = 2
 """So many brokers are asked for metadata: one that was cut off answers from an old image."""
 _TRIES = 12
 """A new client hears of the other brokers first, and about half of them then ask another one."""
+_AT_ONCE = 256
+"""Addresses that are looked at side by side: each takes a descriptor, and who reports a list chooses its length."""
 _CONNECT_SECONDS, _REQUEST_SECONDS = 2.0, 5.0
 """Most that vetting waits; a quarter of the budget if that is less."""
 
@@ -58,13 +60,13 @@ def survey(
     """
     known = dict(lists or {})
     deadline = time.monotonic() + timeout_seconds
-    sight = _Sight(vetter, timeout_seconds / 4)
-    sight.look({*contacts, *trusted, *(one for entries in known.values() for one in entries)}, {*contacts, *trusted})
+    sight = _Sight(vetter, timeout_seconds / 4, until=deadline - timeout_seconds / 2)
+    sight.look((*contacts, *trusted, *(one for entries in known.values() for one in entries)), {*contacts, *trusted})
     home, doubt = _home(sight.outcomes, contacts) if cluster_id is None else (cluster_id, ())
     if home is None:
         return RemovalFacts(brokers=(), topics=(), lists=known, doubts=("no broker is known to be alive.",))
     named = sight.named_by(home)
-    sight.look(named - sight.asked, named)
+    sight.look(sorted(named - sight.asked), named)
     alive, dead = living(sight.outcomes.values(), home)
     step = _Survey(make, home, deadline=deadline, step_seconds=timeout_seconds / 3, doubts=list(doubt))
     facts = _facts(step, _in_order({one: alive[one] for one in sorted(sight.asked & alive.keys())}, leaving), leaving)
@@ -81,20 +83,26 @@ class _Sight:
 
     vetter: Vetter
     most_seconds: float
+    until: float
     outcomes: dict[BrokerAddress, ProbeOutcome] = field(default_factory=dict)
     asked: set[BrokerAddress] = field(default_factory=set)
     """Those that were asked as Kafka, with our login."""
 
-    def look(self, addresses: Collection[BrokerAddress], full: Collection[BrokerAddress]) -> None:
-        """Look at all at once, and wait for every outcome."""
+    def look(self, addresses: Iterable[BrokerAddress], full: Collection[BrokerAddress]) -> None:
+        """Look at many at once, and wait for every outcome; those that there is no time for get none."""
         self.asked.update(full)
-        self.vetter.vet(
-            sorted(addresses),
-            connect_timeout_seconds=min(_CONNECT_SECONDS, self.most_seconds),
-            request_timeout_seconds=min(_REQUEST_SECONDS, self.most_seconds),
-            full=full,
-            on_outcome=self._note,
-        )
+        waiting = tuple(dict.fromkeys(addresses))
+        while waiting:
+            some, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            self.vetter.vet(
+                some,
+                connect_timeout_seconds=min(_CONNECT_SECONDS, self.most_seconds),
+                request_timeout_seconds=min(_REQUEST_SECONDS, self.most_seconds),
+                full=full,
+                on_outcome=self._note,
+            )
+            if time.monotonic() > self.until:
+                return
 
     def named_by(self, home: ClusterId) -> set[BrokerAddress]:
         """Return all brokers that anybody of this cluster names."""
@@ -109,8 +117,8 @@ def _home(
     outcomes: Mapping[BrokerAddress, ProbeOutcome], contacts: Collection[BrokerAddress]
 ) -> tuple[ClusterId | None, tuple[str, ...]]:
     """Return the cluster of most contacts, and a doubt where another has as many."""
-    seen = (outcomes[one].cluster_id for one in sorted(contacts) if not outcomes[one].tcp_only)
-    counted = Counter(one for one in seen if one is not None).most_common(2)
+    seen = [outcomes[one] for one in sorted(contacts) if one in outcomes and not outcomes[one].tcp_only]
+    counted = Counter(one.cluster_id for one in seen if one.cluster_id is not None).most_common(2)
     if not counted:
         return None, ()
     tied = len(counted) > 1 and counted[0][1] == counted[1][1]

@@ -147,6 +147,8 @@ def test_given_entries_that_nobody_judged_when_they_would_decide_then_it_is_unkn
     found = judge(facts(lists={"dau": (gone1, gone2, b4)}), ids(4))
     assert (found.safety, codes(found)) == (Safety.UNKNOWN, ["list-unknown", "list-entries"])
     assert found.findings[0].subjects == ("gone1:9092", "gone2:9092"), "those in question, not the one that leaves"
+    asked = facts(lists={"consumer dau": (gone1, b4)})
+    assert commands(judge(asked, ids(4)), asked)[-1].endswith("--brokers 4 --lists FILE"), "a service asks no stranger"
     unrelated = judge(facts(lists={"dau": (gone1,)}), ids(4))
     assert codes(unrelated) == ["list-unknown"], "it may be another name of the broker that leaves"
     enough = (b4, gone1, BrokerAddress("b1", 9092), BrokerAddress("b2", 9092))

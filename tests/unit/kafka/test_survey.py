@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, ClusterId, TopicName, Verdict
@@ -28,9 +30,10 @@ def at(host: str) -> BrokerAddress:
 
 def ask(cluster: FakeCluster, *leaving: int, contacts: Sequence[BrokerAddress] = (), **more: Any) -> RemovalFacts:
     """Survey through all brokers, or some contacts; no client's list is missing."""
-    more = {"make": FakeGatewayFactory(cluster.network), "vetter": FakeVetter(cluster.network), **more}
+    tools = {"make": FakeGatewayFactory(cluster.network), "vetter": FakeVetter(cluster.network)}
+    more = {**tools, "timeout_seconds": 60.0, **more}
     gone = [BrokerId(one) for one in leaving]
-    facts = survey(contacts=contacts or tuple(cluster.addresses.values()), leaving=gone, timeout_seconds=60.0, **more)
+    facts = survey(contacts=contacts or tuple(cluster.addresses.values()), leaving=gone, **more)
     return replace(facts, clients_known=True)
 
 
@@ -147,6 +150,25 @@ def test_given_entries_of_strangers_when_surveyed_then_they_are_not_asked_with_o
     trusted = ask(cluster, 4, lists=lists(strange, b4), trusted=[strange])
     assert strange in trusted.dead, "it was asked, and belongs to another cluster"
     assert verdict(trusted, 4) is Safety.NOT
+
+
+def test_given_more_entries_than_are_looked_at_at_once_when_time_is_up_then_the_rest_stay_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("discovery.kafka.survey._AT_ONCE", 5)
+    cluster, sizes = cluster_of(), []
+
+    class Counting(FakeVetter):
+        def vet(self, addresses: Collection[BrokerAddress], **more: Any) -> None:
+            sizes.append(len(addresses))
+            super().vet(addresses, **more)
+
+    many = lists(cluster.addresses[4], *(at(f"gone{number}") for number in range(12)))
+    facts = ask(cluster, 4, vetter=Counting(cluster.network), lists=many)
+    assert (sizes, len(facts.dead)) == ([5, 5, 5, 1], 12)
+    late = ask(cluster, 4, lists=many, timeout_seconds=-1.0)
+    assert len(late.dead) == 1, "the first look alone, which begins with the contacts"
+    assert verdict(late, 4) is Safety.UNKNOWN
 
 
 def test_given_contacts_of_two_clusters_when_surveyed_then_most_decide_and_a_tie_is_a_doubt() -> None:
