@@ -72,7 +72,7 @@ def _show(one: Judged) -> None:
 
 
 def _show_removal(one: Removed) -> None:
-    mark = "ok " if one.right else "WRONG"
+    mark = "WRONG" if not one.right else "?" if one.verdict == "unknown" else "ok "
     print(
         f"remove {one.words}; client {one.version}: {one.verdict}, said {one.predicted}, broken {one.broken}  {mark}",
         flush=True,
