@@ -191,7 +191,7 @@ demo-sidecar: prepared ## The same incident with jobs that follow a service (4 m
 	@$(BIN)/kafka-discovery demo --sidecar --output-dir build/demo-sidecar
 
 .PHONY: chaos-predict
-chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (half an hour)
+chaos-predict: setup ## What doctor and removal gate predict, beside what brokers and clients 2.6, 3.9, 4.1 then do (an hour)
 	$(BIN)/python -m tests.chaos.prediction
 
 .PHONY: test-matrix

@@ -14,7 +14,7 @@ from rich.text import Text
 from discovery.cli.follow import Service
 from discovery.config.flags import AsJson, together
 from discovery.core.errors import ConfigError, KafkaUnreachableError
-from discovery.core.model import BrokerAddress, BrokerId, Verdict
+from discovery.core.model import BrokerAddress, BrokerId
 from discovery.core.policy import Policy
 from discovery.core.prediction.removal import RemovalFacts, judge, parse_broker_ids, parse_lists, verify
 from discovery.core.prediction.removal_report import plan_text, removal_document, text_lines
@@ -108,23 +108,20 @@ def _surveyed(
     lists: Mapping[str, tuple[BrokerAddress, ...]],
 ) -> RemovalFacts:
     # librdkafka is needed by few commands.
-    from discovery.doctor.examine import examine  # noqa: PLC0415
     from discovery.kafka.confluent import ConfluentGatewayFactory  # noqa: PLC0415
     from discovery.kafka.survey import survey  # noqa: PLC0415
+    from discovery.kafka.vetting.vet import LibrdkafkaVetter  # noqa: PLC0415
 
     what = described(bootstrap=bootstrap, properties=properties)
     limits = Policy(connect_timeout_seconds=min(2.0, timeout), request_timeout_seconds=min(5.0, timeout))
-    seen = examine(what.addresses, what.options, limits)
-    home = seen.cluster_ids[0] if seen.cluster_ids else None
-    everybody = (*seen.listed, *seen.advertised)
-    living = [one.address for one in everybody if one.verdict is Verdict.ALIVE and one.cluster_id == home]
     return survey(
         ConfluentGatewayFactory(what.options, limits),
-        living,
+        LibrdkafkaVetter(what.options, limits),
+        what.addresses,
         leaving,
         timeout_seconds=timeout,
         lists={**lists, "the list given here": what.addresses},
-        dead=[one.address for one in everybody if one.address not in living],
+        trusted=[one for entries in lists.values() for one in entries],
     )
 
 

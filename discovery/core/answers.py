@@ -32,6 +32,8 @@ class ProbeOutcome:
     """True: a connection was accepted and nothing more was asked; proves no Kafka and no cluster."""
     cluster_id: ClusterId | None = None
     brokers: tuple[Broker, ...] = ()
+    endpoint: tuple[str, int] | None = None
+    """IP address and port that accepted the connection; None: nobody did."""
     elapsed_seconds: float = 0.0
     detail: str = ""
 
@@ -49,6 +51,8 @@ class MetadataAnswer:
     complete: bool = False
     """True when all topics were asked for, so that absence means "does not exist"."""
     controller_id: BrokerId | None = None
+    answered_by: BrokerId | None = None
+    """None: the address that the client began with, whichever broker that is."""
     elapsed_seconds: float = 0.0
     """How long the request took; for metrics."""
 

@@ -28,7 +28,6 @@ from discovery.core.model import (
     TopicId,
     TopicName,
     TopicPartition,
-    Verdict,
 )
 from discovery.core.policy import Policy
 from discovery.core.prediction.removal import RemovalFacts
@@ -344,8 +343,15 @@ class EmbeddedFeed:
         Runs: any thread but the loop's; blocks <= about twice timeout_seconds.
         """
         view = self.view()
-        dead = [a for a, report in view.addresses.items() if report.verdict not in {Verdict.ALIVE, None}]
-        return survey(self._factory, view.bootstrap, leaving, timeout_seconds=timeout_seconds, lists=lists, dead=dead)
+        return survey(
+            self._factory,
+            self._vetter,
+            view.addresses,
+            leaving,
+            timeout_seconds=timeout_seconds,
+            lists=lists,
+            cluster_id=view.cluster_id,
+        )
 
     def _read_bootstrap_file(self) -> None:
         if self._bootstrap_file is None:

@@ -132,4 +132,5 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         unknown_topics=tuple(sorted(unknown)),
         complete=complete,
         controller_id=BrokerId(metadata.controller_id) if metadata.controller_id >= 0 else None,
+        answered_by=BrokerId(metadata.orig_broker_id) if metadata.orig_broker_id >= 0 else None,
     )

@@ -20,6 +20,7 @@ from discovery.kafka.base import GatewayFactory, Vetter
 from discovery.loop.demand import Demand, nothing
 from discovery.service.counting import Counts
 from discovery.service.events import Timeline
+from discovery.service.reported import ReportedLists
 from discovery.store.snapshots import file_name
 
 _FIRST_TURN_SECONDS = 5.0
@@ -116,6 +117,10 @@ class Cluster:
         self.counts = Counts()
         self.timeline = Timeline(events_max)
         """What happened lately, also before the last restart once `start` has been called."""
+        self.reported = ReportedLists()
+        """Bootstrap lists of consumers, also before the last restart once `start` has been called."""
+        self.began_at = float("inf")
+        """When `start` was called; monotonic seconds."""
         self.on_change: Callable[[], None] = lambda: None
         """Called on the loop's thread after every decision; the hub sets it."""
         self._clock = clock
@@ -174,6 +179,8 @@ class Cluster:
         """
         if state_dir is not None:
             self.timeline.open(state_dir / "events" / file_name(self.name))
+            self.reported.open(state_dir / "lists" / file_name(self.name))
+        self.began_at = self._clock.monotonic()
         with self._changing:
             self._feed = self._begin(self.settings, self.policy, state_dir)
 
@@ -202,6 +209,7 @@ class Cluster:
         with self._changing:
             if self._feed is not None:
                 self._feed.stop()
+        self.reported.save()
 
     def shown(self) -> Shown | None:
         """Return what the loop shows, with the age of this moment; None before it was started."""

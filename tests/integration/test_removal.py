@@ -90,6 +90,12 @@ def test_given_a_broker_in_use_when_it_is_emptied_and_removed_then_not_becomes_s
     for known in (("--lists", str(lists)), ("--assume-no-other-clients",)):
         code, said = ask(cluster, file, *known)
         assert (code, said["verdict"]) == (0, "safe"), said
+    port = cluster.address(4).rpartition(":")[2]
+    lists.write_text(f"dau = gone-1.invalid:9092,localhost:{port}\nvisits = gone-2.invalid:9092,{cluster.address(4)}\n")
+    code, said = ask(cluster, file, "--lists", str(lists))
+    assert (code, [f["code"] for f in said["findings"]].count("list-empty")) == (1, 2), said
+    code, said = ask(cluster, file, "--assume-no-other-clients", brokers="44")
+    assert (code, list(subjects(said))) == (4, ["not-listed"]), said
     code, said = ask(cluster, file, "--verify")
     assert (code, next(iter(subjects(said)))) == (1, "still-listed")
     cluster.terminate([4])

@@ -46,10 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def service(folder: Path) -> Iterator[ServiceProcess]:
     """A service that shows its certificate and wants one."""
     files = {"tls_certificate_file": "server.crt", "tls_key_file": "server.key", "tls_client_ca_file": "ca.pem"}
-    api = json.dumps({name: str(folder / file) for name, file in files.items()})
+    settings = json.dumps({"api": {name: str(folder / file) for name, file in files.items()}})
     program = ("-m", "tests.support.fakes.service_main")
     with ServiceProcess(
-        str(folder / "state"), "0", "1", "fast", api, log=folder / "service.log", program=program
+        str(folder / "state"), "0", "1", "fast", settings, log=folder / "service.log", program=program
     ) as running:
         yield running
 

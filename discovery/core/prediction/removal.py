@@ -70,8 +70,10 @@ class RemovalFacts:
     """Bootstrap lists by who uses them."""
     clients_known: bool = False
     """Whether clients' lists are among `lists`, or somebody confirms that there are no other clients."""
+    alive: Mapping[BrokerAddress, BrokerId | None] = field(default_factory=dict)
+    """Addresses that answer for this cluster, and which broker does; None: not known, as behind a load balancer."""
     dead: frozenset[BrokerAddress] = frozenset()
-    """Addresses known to be no use already."""
+    """Addresses known to be no use. One that is neither alive nor dead could not be judged."""
     doubts: tuple[str, ...] = ()
     """What could not be found out, a sentence each."""
 
@@ -239,8 +241,11 @@ def _cluster(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[Removal
         yield RemovalFinding(code="controller", level=Level.BREAKS, sentence=text, subjects=_texts(both))
     absent = sorted(gone - listed - facts.voters) if listed else []
     if absent:
-        text = f"{_ids(absent)} not among the brokers that the cluster lists now: dead, stopped, or removed already."
-        yield RemovalFinding(code="not-listed", level=Level.TIDY, sentence=text, subjects=_texts(absent))
+        text = (
+            f"{_ids(absent)} not among the brokers that the cluster lists now: a wrong id, or dead, stopped, or "
+            "removed already (then --verify says whether that is complete)."
+        )
+        yield RemovalFinding(code="not-listed", level=Level.UNKNOWN, sentence=text, subjects=_texts(absent))
 
 
 def _partitions(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFinding]:
@@ -294,21 +299,37 @@ def _lists(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFi
             "report to a service, name lists by --lists FILE, or confirm it by --assume-no-other-clients."
         )
         yield RemovalFinding(code="clients-unknown", level=Level.UNKNOWN, sentence=text)
-    leaving = {broker.address for broker in facts.brokers if broker.broker_id in gone}
     for name, addresses in sorted(facts.lists.items()):
-        entries = [one for one in addresses if one in leaving]
-        left = [one for one in addresses if one not in leaving and one not in facts.dead]
-        if not entries:
-            continue
-        named = tuple(map(str, entries))
-        if not left:
-            text = f"{name} lists nobody else who lives: its next start fails."
-            yield RemovalFinding(code="list-empty", level=Level.BREAKS, sentence=text, subjects=named)
-        elif len(left) < _THIN:
-            text = f"{name} keeps one living entry ({left[0]}): when it goes, the next start fails."
-            yield RemovalFinding(code="list-thin", level=Level.WEAKENS, sentence=text, subjects=named)
-        text = f"{name}: take {_shown(named)} out of its list."
-        yield RemovalFinding(code="list-entries", level=Level.TIDY, sentence=text, subjects=named)
+        yield from _list(facts, gone, name, addresses)
+
+
+def _list(
+    facts: RemovalFacts, gone: frozenset[BrokerId], name: str, addresses: Sequence[BrokerAddress]
+) -> Iterator[RemovalFinding]:
+    ids = {**facts.alive, **{broker.address: broker.broker_id for broker in facts.brokers}}
+    entries = tuple(str(one) for one in addresses if ids.get(one) in gone)
+    living = [one for one in addresses if one in facts.alive and ids[one] not in gone]
+    known = {ids[one] for one in living} - {None}  # two names may lead to one broker
+    behind = tuple(str(one) for one in living if ids[one] is None)
+    left = len(known) + len(behind)
+    unjudged = tuple(str(a) for a in addresses if not (a in facts.alive or a in facts.dead or ids.get(a) in gone))
+    if left < _THIN and unjudged:
+        text = f"{name} lists {_shown(unjudged)}, and nobody could judge whether a broker that stays answers there."
+        yield RemovalFinding(code="list-unknown", level=Level.UNKNOWN, sentence=text, subjects=unjudged)
+    elif entries and not left:
+        text = f"{name} lists nobody else who lives: its next start fails."
+        yield RemovalFinding(code="list-empty", level=Level.BREAKS, sentence=text, subjects=entries)
+    elif entries and left < _THIN:
+        text = f"{name} keeps one living broker ({living[0]}): when it goes, the next start fails."
+        yield RemovalFinding(code="list-thin", level=Level.WEAKENS, sentence=text, subjects=entries)
+    if behind and len(known) < _THIN:
+        text = (
+            f"{name}: {_shown(behind)} answers for the cluster; see that it leads to others too, as no broker has it."
+        )
+        yield RemovalFinding(code="list-balanced", level=Level.TIDY, sentence=text, subjects=behind)
+    if entries:
+        text = f"{name}: take {_shown(entries)} out of its list."
+        yield RemovalFinding(code="list-entries", level=Level.TIDY, sentence=text, subjects=entries)
 
 
 def _remains(facts: RemovalFacts, gone: frozenset[BrokerId]) -> Iterator[RemovalFinding]:

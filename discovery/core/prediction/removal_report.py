@@ -55,7 +55,8 @@ def commands(removal: Removal, facts: RemovalFacts, *, verified: bool = False) -
     unregister = [f"kafka-cluster unregister --bootstrap-server {contacts} --id {one}" for one in removal.leaving]
     check = f"kafka-discovery removal --bootstrap {contacts} --brokers {ids}"
     reported = any(name.startswith(REPORTED) for name in facts.lists)  # then the service knows more than any list
-    again = f"kafka-discovery removal --brokers {ids}" if reported else f"{check} --lists FILE"
+    unjudged = any(finding.code == "list-unknown" for finding in removal.findings)  # a service asks no stranger
+    again = f"kafka-discovery removal --brokers {ids}" if reported and not unjudged else f"{check} --lists FILE"
     if removal.safety is Safety.SAFE:
         brokers = "broker" if len(removal.leaving) == 1 else "brokers"
         return [] if verified else [f"stop {brokers} {ids}", *unregister, f"{check} --verify"]

@@ -29,7 +29,14 @@ class _Report:
         self._changed = threading.Condition()
         self._started = time.monotonic()
 
-    def tell(self, address: BrokerAddress, *, tcp_only: bool = False, probed: Probed | None = None) -> None:
+    def tell(
+        self,
+        address: BrokerAddress,
+        *,
+        tcp_only: bool = False,
+        probed: Probed | None = None,
+        endpoint: tuple[str, int] | None = None,
+    ) -> None:
         with self._changed:
             if address not in self._pending:
                 return
@@ -42,6 +49,7 @@ class _Report:
                 tcp_only=tcp_only or seen.wandered,
                 cluster_id=seen.cluster_id,
                 brokers=seen.brokers,
+                endpoint=endpoint,
                 elapsed_seconds=time.monotonic() - self._started,
                 detail=seen.detail,
             )
@@ -110,7 +118,7 @@ class _Round:
             if probed.failure is not None and exhausted():  # the client says only that it could not connect
                 self.report.tell(address, tcp_only=True, probed=Probed(detail=f"not asked: {OUT_OF}"))
             else:
-                self.report.tell(address, probed=probed)
+                self.report.tell(address, probed=probed, endpoint=reached.endpoint)
 
         probe(properties, reached.endpoint, timeout_seconds=left, log=self.log, on_probed=tell)
 
@@ -155,7 +163,7 @@ class LibrdkafkaVetter:
             elif address in wanted:
                 probers.submit(address, result)
             else:
-                report.tell(address, tcp_only=True)
+                report.tell(address, tcp_only=True, endpoint=result.endpoint)
 
         work = reach_all(asked, self._resolver, timeout_seconds=connect_timeout_seconds, on_reached=reached)
         if not run_reach(work):

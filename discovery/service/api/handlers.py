@@ -174,15 +174,19 @@ class Api:
         leaving = parse_broker_ids(query.brokers)
         feed = _started(hub.cluster.feed)
         now = self._service.clock.monotonic()
+        here = {c.id for c in self._service.registry.all(now, hub.cluster.name)}
         lists = {
-            f"{REPORTED}{c.id}": c.bootstrap_servers
-            for c in self._service.registry.all(now, hub.cluster.name)
-            if c.bootstrap_servers
+            f"{REPORTED}{one}{'' if one in here else ' (silent now)'}": addresses
+            for one, addresses in hub.cluster.reported.lists(self._service.clock.wall()).items()
         }
         lists |= parse_lists(query.lists) if query.lists is not None else {}
         clients_known = bool(lists) or query.assume_no_other_clients
         lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
         facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=query.timeout, lists=lists))
+        wait_seconds = self._service.settings.silence_seconds + hub.cluster.began_at - now
+        if wait_seconds > 0 and not (query.verify or query.assume_no_other_clients):
+            doubt = f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
+            facts = replace(facts, doubts=(*facts.doubts, doubt))
         facts = replace(facts, clients_known=clients_known)
         found = verify(facts, leaving) if query.verify else judge(facts, leaving, temporary=query.temporary)
         return answer(removal_document(found, facts, temporary=query.temporary, verified=query.verify))
@@ -217,13 +221,17 @@ class Api:
         now = self._service.clock.monotonic()
         consumer = consumer_of(call.path("id"), body, cluster=hub.cluster.name, now=now)
         self._service.registry.put(consumer)
+        hub.cluster.reported.note(consumer.id, consumer.bootstrap_servers, wall=self._service.clock.wall())
         shown = hub.shown()
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
     @route("DELETE", "/v1/consumers/{id}")
     async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
-        """Forget a consumer that unregisters, or that an operator does not want to see any more."""
+        """Forget a consumer that unregisters, or, without an instance, its list too: it does not come back."""
         self._service.registry.drop(call.path("id"), query.instance)
+        if query.instance is None:
+            for hub in self._service.hubs.values():
+                hub.cluster.reported.forget(call.path("id"))
         return Response(status_code=204)
 
     @route("POST", "/-/reload", models.Reloaded, 409, needs_token=True)

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Starts real clients, each on a thread of its own, and tells how each start ended.
  *
  * Arguments: a living broker, with which the classes are loaded first, and how many milliseconds starts are apart.
- * One line of standard input per client: id, what it does (admin, consumer, producer, group), topic, properties as
+ * One line of standard input per client: id, what it does (admin, consumer, producer, group, transaction), topic, properties as
  * name=value, all separated by tabs. One line of output per client: id, ok or failed, seconds, the error.
  */
 public class ClientStarts {
@@ -84,7 +84,7 @@ public class ClientStarts {
                     consumer.listTopics();
                 }
             }
-            case "producer" -> write(properties, topic);
+            case "producer", "transaction" -> write(properties, topic);
             case "group" -> new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())
                 .committed(java.util.Set.of(new TopicPartition(topic, 0)));
             default -> throw new IllegalArgumentException(what);
@@ -107,8 +107,16 @@ public class ClientStarts {
         properties.putIfAbsent(ProducerConfig.ACKS_CONFIG, "all");
         KafkaProducer<byte[], byte[]> producer =
             new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+        boolean inTransaction = properties.containsKey(ProducerConfig.TRANSACTIONAL_ID_CONFIG);
+        if (inTransaction) {
+            producer.initTransactions();
+            producer.beginTransaction();
+        }
         for (PartitionInfo info : producer.partitionsFor(topic)) {
             producer.send(new ProducerRecord<>(topic, info.partition(), null, new byte[] {1})).get();
+        }
+        if (inTransaction) {
+            producer.commitTransaction();
         }
     }
 

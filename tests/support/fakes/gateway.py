@@ -1,7 +1,7 @@
 """Gateway, factory and vetter over a `FakeCluster`. Nothing sleeps: waiting for a silent broker advances the clock."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from discovery.core.answers import MetadataAnswer, ProbeOutcome
 from discovery.core.errors import FailureKind, GatewayError
@@ -23,7 +23,7 @@ class FakeGateway:
     def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
         """See `Gateway.fetch_metadata`."""
         cluster, broker_id = self._reach(timeout_seconds)
-        answer = cluster.reported_by(broker_id)
+        answer = replace(cluster.reported_by(broker_id), answered_by=BrokerId(broker_id))
         self._known = [*dict.fromkeys((*self._known, *(b.address for b in answer.brokers)))]
         if topics is None:
             return answer
@@ -35,6 +35,7 @@ class FakeGateway:
             topics=kept,
             unknown_topics=tuple(sorted(wanted - {t.name for t in kept})),
             controller_id=answer.controller_id,
+            answered_by=answer.answered_by,
         )
 
     def describe_topic_ids(
@@ -182,7 +183,9 @@ class FakeVetter:
             return ProbeOutcome(address=address, failure=Verdict.UNRESOLVABLE, detail="no such name")
         if owner[0].health[owner[1]] is Health.DEAD:
             return ProbeOutcome(address=address, failure=Verdict.REFUSED, detail="connection refused")
-        return _asked(address, *owner) if full else ProbeOutcome(address=address, tcp_only=True)
+        reached = owner[0].addresses[owner[1]]
+        outcome = _asked(address, *owner) if full else ProbeOutcome(address=address, tcp_only=True)
+        return replace(outcome, endpoint=(f"ip of {reached.host}", reached.port))
 
 
 def _asked(address: BrokerAddress, cluster: FakeCluster, broker_id: int) -> ProbeOutcome:

@@ -28,15 +28,16 @@ def obey(cluster: FakeCluster) -> None:
         print("done", flush=True)  # noqa: T201 - the answer
 
 
-def main(folder: Path, port: int, topics: int, rhythm: str = "fast", api: str = "{}") -> None:
+def main(folder: Path, port: int, topics: int, rhythm: str = "fast", settings: str = "{}") -> None:
     """Serve a cluster `cluster-a` of three brokers with topics `t0` … of three partitions; `calm`: at 1 s intervals."""
     configure_logging(as_json=True)
     cluster = FakeCluster(FakeNetwork())
     for number in range(topics):
         cluster.create_topic(f"t{number}", 3)
-    listener = {"port": port, **json.loads(api)}
+    more = json.loads(settings)
+    listener = {"port": port, **more.pop("api", {})}
     loop = FAST if rhythm == "fast" else CALM
-    settings = settings_of({"main": "cluster-a-b1:9092"}, folder, api=listener, probes={"port": 0}, loop=loop)
+    made = settings_of({"main": "cluster-a-b1:9092"}, folder, api=listener, probes={"port": 0}, loop=loop, **more)
 
     scheme = "https" if "tls_key_file" in listener else "http"
 
@@ -44,7 +45,7 @@ def main(folder: Path, port: int, topics: int, rhythm: str = "fast", api: str = 
         print(json.dumps({"api": f"{scheme}://{api}", "probes": f"http://{probes}"}), flush=True)  # noqa: T201
         threading.Thread(target=obey, args=(cluster,), daemon=True).start()
 
-    service = Service(Effective(settings=settings, origins={}), clock=SystemClock(), maker=maker_over(cluster.network))
+    service = Service(Effective(settings=made, origins={}), clock=SystemClock(), maker=maker_over(cluster.network))
     asyncio.run(serve(service, on_listening=say))
 
 

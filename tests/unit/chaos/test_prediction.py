@@ -1,10 +1,14 @@
 """How predictions are drawn and judged, without brokers."""
 
+from typing import Any
+
+from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.prediction.clients import ClientKind
 from discovery.core.prediction.forecast import Forecast, Start
-from discovery.core.prediction.removal import judge
+from discovery.core.prediction.removal import GROUPS, TRANSACTIONS, RemovalFacts, judge
+from discovery.core.prediction.removal_report import removal_document
 from tests.chaos.prediction.judge import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
-from tests.chaos.prediction.removals import TOPICS, draw_removals, foreseen
+from tests.chaos.prediction.removals import draw_removals, foreseen
 from tests.chaos.prediction.scenarios import MOST_LIVING, VERSIONS, draw
 from tests.unit.core.test_removal import facts, ids, partition, topic
 
@@ -47,9 +51,35 @@ def test_given_a_seed_when_drawn_then_it_is_the_same_and_covers_versions_kinds_a
     assert {one.version for one in drawn} == set(VERSIONS)
     assert {one.kind for one in drawn} == set(ClientKind)
     assert all(2 <= one.living + sum(one.dead.values()) <= 12 for one in drawn)
-    assert [len(leaving) for leaving in draw_removals(MOST_LIVING, 3, seed=1)] == [1, 2, 3]
+
+
+def test_given_a_seed_when_removals_are_drawn_then_half_are_ready_and_lists_hold_every_kind_of_entry() -> None:
+    cases = list(draw_removals(MOST_LIVING, 40, seed=1))
+    assert cases == list(draw_removals(MOST_LIVING, 40, seed=1))
+    assert [len(case.leaving) for case in cases[:3]] == [1, 2, 3]
+    assert sum(case.emptied for case in cases) == 30
+    assert {case.temporary for case in cases if not case.emptied} == {True, False}
+    assert not any(case.temporary for case in cases if case.emptied)
+    entries = {entry.rpartition("-")[0] for case in cases for entries in case.lists.values() for entry in entries}
+    assert entries == {"", "also", "gone"}
+    for case in cases:
+        for used in case.lists.values():
+            assert {int(one.rpartition("-")[2]) for one in used if "gone" not in one} & set(case.leaving)
+    assert "emptied" in cases[1].words
+
+
+def said_of(seen: RemovalFacts, **more: bool) -> dict[str, Any]:
+    return removal_document(judge(seen, ids(4), **more), seen)
 
 
 def test_given_findings_when_foreseen_then_uses_are_named() -> None:
-    found = judge(facts(topic(partition(0, [4]), name=next(iter(TOPICS)))), ids(4), temporary=True)  # type: ignore[arg-type]
-    assert foreseen(found) == ("consumer rf1", "producer rf1")
+    lists = {"list-0": (BrokerAddress("b4", 9092),), "list-1": (BrokerAddress("b1", 9092),)}
+    lost = facts(topic(partition(0, [4]), name=TopicName("rf1")), lists=lists)
+    assert foreseen(said_of(lost, temporary=True), lists) == ("consumer rf1", "list-0", "producer rf1")
+    closed = facts(topic(partition(0, [4, 1]), name=TopicName("rf3-min2")), minimum=2)
+    assert foreseen(said_of(closed), lists) == ("producer rf3-min2", "transaction")
+    states = [topic(*(partition(n, [4]) for n in range(4)), name=name) for name in (GROUPS, TRANSACTIONS)]
+    assert foreseen(said_of(facts(*states)), {}) == ("group", "transaction")
+    unreadable = facts(topic(partition(0, [4]), name=TopicName("rf3-min2")))
+    assert "list-1" in foreseen(said_of(unreadable), lists)
+    assert foreseen(said_of(facts(doubts=("x",))), lists) == ()

@@ -54,7 +54,7 @@ def topic(*partitions: PartitionMetadata, name: TopicName = T) -> TopicMetadata:
 
 def facts(*topics: TopicMetadata, brokers: int = 4, minimum: int = 1, **more: Any) -> RemovalFacts:
     listed = tuple(Broker(broker_id=BrokerId(b), address=BrokerAddress(f"b{b}", 9092)) for b in range(1, brokers + 1))
-    more = {"clients_known": True, **more}
+    more = {"clients_known": True, "alive": {broker.address: broker.broker_id for broker in listed}, **more}
     return RemovalFacts(brokers=listed, topics=topics, min_in_sync={t.name: minimum for t in topics}, **more)
 
 
@@ -142,6 +142,38 @@ def test_given_lists_that_name_it_when_judged_then_the_empty_and_the_thin_are_na
     assert "in those lists: kafka.bootstrap.servers=b1:9092,b2:9092,b3:9092" in commands(found, facts())
 
 
+def test_given_entries_that_nobody_judged_when_they_would_decide_then_it_is_unknown_and_they_are_named() -> None:
+    gone1, gone2, b4 = BrokerAddress("gone1", 9092), BrokerAddress("gone2", 9092), BrokerAddress("b4", 9092)
+    found = judge(facts(lists={"dau": (gone1, gone2, b4)}), ids(4))
+    assert (found.safety, codes(found)) == (Safety.UNKNOWN, ["list-unknown", "list-entries"])
+    assert found.findings[0].subjects == ("gone1:9092", "gone2:9092"), "those in question, not the one that leaves"
+    asked = facts(lists={"consumer dau": (gone1, b4)})
+    assert commands(judge(asked, ids(4)), asked)[-1].endswith("--brokers 4 --lists FILE"), "a service asks no stranger"
+    unrelated = judge(facts(lists={"dau": (gone1,)}), ids(4))
+    assert codes(unrelated) == ["list-unknown"], "it may be another name of the broker that leaves"
+    enough = (b4, gone1, BrokerAddress("b1", 9092), BrokerAddress("b2", 9092))
+    assert judge(facts(lists={"dau": enough}), ids(4)).safety is Safety.SAFE, "whatever it is, two others live"
+    judged = judge(facts(lists={"dau": (gone1, gone2, b4)}, dead=frozenset({gone1, gone2})), ids(4))
+    assert (judged.safety, codes(judged)) == (Safety.NOT, ["list-empty", "list-entries"])
+
+
+def test_given_other_names_of_brokers_when_judged_then_the_broker_that_answers_there_counts() -> None:
+    alias, other, balancer = (BrokerAddress(host, 9092) for host in ("10.0.0.4", "kafka", "balancer"))
+    b1, b2, b4 = (BrokerAddress(f"b{n}", 9092) for n in (1, 2, 4))
+    names = {alias: BrokerId(4), other: BrokerId(1), balancer: None}
+    seen = facts()
+    seen = replace(seen, alive={**seen.alive, **names})
+    for entries, wanted in (
+        ((alias,), ["list-empty", "list-entries"]),
+        ((alias, b4), ["list-empty", "list-entries"]),
+        ((b4, b1, other), ["list-thin", "list-entries"]),
+        ((b4, b1, other, b2), ["list-entries"]),
+        ((b4, b1, balancer), ["list-balanced", "list-entries"]),
+        ((b4, b1, b2, balancer), ["list-entries"]),
+    ):
+        assert codes(judge(replace(seen, lists={"dau": entries}), ids(4))) == wanted, entries
+
+
 def test_given_no_clients_list_when_judged_then_it_is_unknown_until_one_is_given_or_somebody_confirms() -> None:
     drained = facts(topic(partition(0, [1, 2])), clients_known=False)
     for temporary in (False, True):
@@ -184,15 +216,17 @@ def test_given_a_controller_or_everybody_when_judged_then_it_is_not_safe() -> No
     )
 
 
-def test_given_brokers_nobody_lists_when_judged_then_it_is_said_and_safe() -> None:
-    found = judge(facts(), ids(8, 9))
-    assert (found.safety, codes(found)) == (Safety.SAFE, ["not-listed"])
-    assert "Brokers 8, 9 are not among" in found.findings[0].sentence
+def test_given_an_id_that_nobody_lists_when_judged_then_it_is_unknown_and_verified_it_is_complete() -> None:
+    for temporary in (False, True):
+        found = judge(facts(), ids(8, 9), temporary=temporary)
+        assert (found.safety, codes(found)) == (Safety.UNKNOWN, ["not-listed"])
+        assert "Brokers 8, 9 are not among" in found.findings[0].sentence
+    assert verify(facts(), ids(8, 9)).safety is Safety.SAFE
 
 
 def test_given_anything_unknown_when_judged_then_it_is_never_safe() -> None:
-    for verdict in (judge, verify):
-        doubted = verdict(facts(topic(partition(0, [1, 2])), brokers=3, doubts=("groups: silent.",)), ids(4))
+    for verdict, brokers in ((judge, 4), (verify, 3)):
+        doubted = verdict(facts(topic(partition(0, [1, 2])), brokers=brokers, doubts=("groups: silent.",)), ids(4))
         assert (doubted.safety, codes(doubted)[0]) == (Safety.UNKNOWN, "unknown")
         nothing = verdict(RemovalFacts(brokers=(), topics=(), doubts=("no answer.",)), ids(4))
         assert nothing.safety is Safety.UNKNOWN

@@ -37,6 +37,7 @@ def metadata(*topics: SimpleNamespace, brokers: int = 2) -> Any:
     return SimpleNamespace(
         cluster_id="c",
         controller_id=-1,
+        orig_broker_id=-1,
         brokers={n: broker(n) for n in range(brokers, 0, -1)},
         topics={t.topic: t for t in topics},
     )

@@ -13,6 +13,7 @@ R = f"{C}/removal"
 
 def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_who_lists_it(tmp_path: Path) -> None:
     async def story(one: Running, cluster: FakeCluster) -> None:
+        one.service.hub("main").cluster.began_at = float("-inf")
         report = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b3:9092"]}
         described(await one.api.put("/v1/consumers/dau", json=report))
         seen = (await get(one, f"{R}?brokers=3")).json()
@@ -35,6 +36,47 @@ def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_wh
         described(await one.api.put("/v1/consumers/dau", json=report))
         assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "safe", "a consumer has reported"
         assert (await get(one, f"{R}?brokers=12&verify=true")).json()["verdict"] == "safe"
+
+    play(tmp_path, story)
+
+
+def test_given_a_job_that_is_down_when_asked_after_a_restart_then_its_list_counts_still(tmp_path: Path) -> None:
+    async def report(one: Running, _: FakeCluster) -> None:
+        for name, own in (("down", {}), ("retired", {"bootstrap_servers": ["cluster-a-b3:9092"]})):
+            body = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b9:9092"], **own}
+            described(await one.api.put(f"/v1/consumers/{name}", json=body))
+        described(await one.api.delete("/v1/consumers/down?instance=h"))
+        described(await one.api.delete("/v1/consumers/retired"))
+
+    async def story(one: Running, cluster: FakeCluster) -> None:
+        cluster.add_broker(9)
+        early = (await get(one, f"{R}?brokers=9&lists=x%3Dcluster-a-b1:9092,cluster-a-b2:9092")).json()
+        assert any("has just begun" in finding["sentence"] for finding in early["findings"])
+        one.service.hub("main").cluster.began_at = float("-inf")
+        seen = (await get(one, f"{R}?brokers=9")).json()
+        assert (seen["verdict"], [f["code"] for f in seen["findings"]]) == ("not", ["list-empty", "list-entries"])
+        assert seen["findings"][0]["sentence"].startswith("consumer down (silent now) lists nobody else")
+        described(await one.api.delete("/v1/consumers/down"))
+        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "unknown", "nobody's list is known any more"
+
+    play(tmp_path, report)
+    play(tmp_path, story)
+
+
+def test_given_a_service_that_has_just_begun_when_asked_then_it_is_unknown_unless_it_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    async def story(one: Running, cluster: FakeCluster) -> None:
+        cluster.add_broker(9)
+        body = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b1:9092", "cluster-a-b2:9092"]}
+        described(await one.api.put("/v1/consumers/dau", json=body))
+        for flags, verdict in (("", "unknown"), ("&assume_no_other_clients=true", "safe")):
+            assert (await get(one, f"{R}?brokers=9{flags}")).json()["verdict"] == verdict
+        one.service.hub("main").cluster.began_at -= one.service.settings.silence_seconds
+        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "safe"
+        body["bootstrap_servers"] = ["cluster-a-b9:9092", "removed-long-ago:9092"]
+        described(await one.api.put("/v1/consumers/dau", json=body))
+        assert (await get(one, f"{R}?brokers=9")).json()["verdict"] != "safe", "an entry nobody knows is not alive"
 
     play(tmp_path, story)
 

@@ -1,0 +1,124 @@
+"""Bootstrap lists that consumers reported in the last days: a job that is down now needs its list at its next start."""
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from discovery.config.logs import event_log
+from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress, parse_bootstrap_servers
+from discovery.store.files import write_atomically
+
+_KEPT_SECONDS = 7 * 86_400.0
+_MOST = 10_000
+_MOST_ADDRESSES = 100_000
+"""Of all lists together. Beyond it, those that were reported longest ago go."""
+_SAVED_EACH_SECONDS = 600.0
+"""How old the saved times of reports may be; a list that is new or has changed is saved at once."""
+_Reported = tuple[tuple[BrokerAddress, ...], float]
+_log = event_log("discovery.service")
+
+
+class ReportedLists:
+    """The last list of each consumer of one cluster, in memory and in a file. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Keep them in memory alone until a file is opened."""
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._kept: dict[str, _Reported] = {}
+        """By id, with when it was reported last (seconds since the epoch); that of longest ago first."""
+        self._path: Path | None = None
+        self._is_due = False
+        self._is_saving = False
+        self._saved_wall = 0.0
+
+    def open(self, path: Path) -> None:
+        """Go on from what a file holds; one that is damaged is logged and counts as none.
+
+        Runs: a worker thread, before anything is noted.
+        """
+        self._path = path
+        try:
+            self._kept = _read(path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+            _log.warning("lists_not_read", path=str(path), error=str(error), consequence="beginning without them")
+
+    def note(self, consumer_id: str, addresses: Sequence[BrokerAddress], *, wall: float) -> None:
+        """Keep what a consumer lists now; nothing forgets it. Runs: anywhere; waits for no disk."""
+        with self._lock:
+            before = self._kept.pop(consumer_id, ((), 0.0))[0]
+            if addresses:
+                self._kept[consumer_id] = (tuple(addresses), wall)
+            if tuple(addresses) == before and wall - self._saved_wall < _SAVED_EACH_SECONDS:
+                return
+            self._kept = _bounded(self._kept, wall)
+            self._saved_wall = wall
+        self._save_soon()
+
+    def forget(self, consumer_id: str) -> None:
+        """Forget a consumer that does not come back. Runs: anywhere; waits for no disk."""
+        with self._lock:
+            known = self._kept.pop(consumer_id, None)
+        if known is not None:
+            self._save_soon()
+
+    def lists(self, wall: float) -> dict[str, tuple[BrokerAddress, ...]]:
+        """Return the lists of the last days by consumer."""
+        with self._lock:
+            return {one: addresses for one, (addresses, at) in self._kept.items() if wall - at <= _KEPT_SECONDS}
+
+    def save(self) -> None:
+        """Write what is not saved yet. Runs: a worker thread; blocks for two fsyncs."""
+        with self._writing:
+            while (content := self._unsaved()) is not None:
+                path, text = content
+                try:
+                    write_atomically(path, text)
+                except OSError as error:
+                    consequence = "they are written with the next ones"
+                    _log.warning("lists_not_written", path=str(path), error=str(error), consequence=consequence)
+
+    def _unsaved(self) -> tuple[Path, bytes] | None:
+        with self._lock:
+            if self._path is None or not self._is_due:
+                self._is_saving = False
+                return None
+            self._is_due = False
+            return self._path, _written(self._kept)
+
+    def _save_soon(self) -> None:
+        with self._lock:
+            self._is_due = True
+            if self._is_saving:
+                return
+            self._is_saving = True
+        threading.Thread(target=self.save, name="save-lists", daemon=True).start()
+
+
+def _bounded(kept: dict[str, _Reported], wall: float) -> dict[str, _Reported]:
+    found: dict[str, _Reported] = {}
+    left = _MOST_ADDRESSES
+    for one, (addresses, at) in reversed(kept.items()):
+        left -= len(addresses)
+        if left < 0 or len(found) == _MOST:
+            break
+        if wall - at <= _KEPT_SECONDS:
+            found[one] = (addresses, at)
+    return dict(reversed(found.items()))
+
+
+def _written(kept: dict[str, _Reported]) -> bytes:
+    lists = {one: {"servers": ",".join(map(str, addresses)), "wall": at} for one, (addresses, at) in kept.items()}
+    return json.dumps({"schema": 1, "lists": lists}).encode()
+
+
+def _read(content: bytes) -> dict[str, _Reported]:
+    read = {
+        str(one): (parse_bootstrap_servers(found["servers"]), float(found["wall"]))
+        for one, found in json.loads(content)["lists"].items()
+    }
+    return dict(sorted(read.items(), key=lambda pair: pair[1][1]))

@@ -1,0 +1,93 @@
+"""Reported lists outlive the process and a job that is down, for days; damage and full disks cost them alone."""
+
+from pathlib import Path
+
+import pytest
+
+from discovery.core.model import BrokerAddress
+from discovery.service import reported
+from discovery.service.reported import ReportedLists
+
+A, B = BrokerAddress("a", 9092), BrokerAddress("::1", 9092)
+DAY = 86_400.0
+
+
+def opened(path: Path) -> ReportedLists:
+    made = ReportedLists()
+    made.open(path)
+    return made
+
+
+def test_given_lists_when_the_service_restarts_then_they_are_known_for_days(tmp_path: Path) -> None:
+    first = opened(tmp_path / "lists" / "main.json")
+    first.note("dau", [A, B], wall=DAY)
+    first.note("visits", [B], wall=2 * DAY)
+    first.note("other", [A], wall=2 * DAY)
+    first.forget("other")
+    first.forget("unknown")
+    first.save()
+    again = opened(tmp_path / "lists" / "main.json")
+    assert again.lists(3 * DAY) == {"dau": (A, B), "visits": (B,)}
+    assert again.lists(8.5 * DAY) == {"visits": (B,)}
+    assert again.lists(10 * DAY) == {}
+
+
+def test_given_another_list_or_none_when_reported_then_the_newest_word_counts(tmp_path: Path) -> None:
+    lists = opened(tmp_path / "main.json")
+    lists.note("dau", [A], wall=1.0)
+    lists.note("dau", [B], wall=2.0)
+    assert lists.lists(3.0) == {"dau": (B,)}
+    lists.note("dau", [], wall=3.0)
+    lists.save()
+    assert opened(tmp_path / "main.json").lists(3.0) == {}
+
+
+def test_given_the_same_list_again_when_reported_then_it_is_saved_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(reported, "write_atomically", lambda _, content: written.append(content))
+    lists = opened(tmp_path / "main.json")
+    for wall in (1_000.0, 1_002.0, 1_500.0, 1_601.0, 1_700.0):
+        lists.note("dau", [A], wall=wall)
+        lists.save()
+    assert len(written) == 2, "at once, and after ten minutes"
+
+
+def test_given_more_than_is_kept_when_noted_then_those_of_longest_ago_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reported, "_MOST", 3)
+    lists = ReportedLists()
+    for number in range(5):
+        lists.note(f"c{number}", [A, B], wall=float(number))
+    assert list(lists.lists(5.0)) == ["c2", "c3", "c4"]
+    monkeypatch.setattr(reported, "_MOST_ADDRESSES", 5)
+    lists.note("c2", [A, B, BrokerAddress("c", 1)], wall=6.0)
+    assert list(lists.lists(6.0)) == ["c4", "c2"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"lists": {"a": {"servers": "", "wall": 1}}}', b"\xff"])
+def test_given_a_damaged_file_when_opened_then_it_counts_as_none_and_is_replaced(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "main.json"
+    path.write_bytes(content)
+    lists = opened(path)
+    assert lists.lists(0.0) == {}
+    lists.note("dau", [A], wall=1.0)
+    lists.save()
+    assert opened(path).lists(1.0) == {"dau": (A,)}
+
+
+def test_given_a_folder_that_takes_nothing_when_noted_then_memory_has_it_and_the_next_write_both(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lists").write_text("in the way")
+    lists = ReportedLists()
+    lists.open(tmp_path / "lists" / "main.json")
+    lists.note("dau", [A], wall=1.0)
+    lists.save()
+    assert lists.lists(1.0) == {"dau": (A,)}
+    (tmp_path / "lists").unlink()
+    lists.note("visits", [B], wall=2.0)
+    lists.save()
+    assert opened(tmp_path / "lists" / "main.json").lists(2.0) == {"dau": (A,), "visits": (B,)}
