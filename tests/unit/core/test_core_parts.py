@@ -25,7 +25,7 @@ from discovery.core.policy import Policy
 from discovery.core.quarantine import due, revived
 from discovery.core.state import initial_state
 from discovery.core.verdict import conclude
-from tests.unit.core.core_values import (
+from tests.support.core_values import (
     OURS,
     POLICY,
     THEIRS,

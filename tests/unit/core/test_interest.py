@@ -7,7 +7,7 @@ from discovery.core.errors import ConfigError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerId, Isolation, PartitionOffsets, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
-from tests.unit.core.core_values import topic
+from tests.support.core_values import topic
 
 A, B = TopicName("a"), TopicName("b")
 
