@@ -12,7 +12,7 @@ from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.survey import survey
 from discovery.localkafka.admin import Admin
 from discovery.localkafka.cluster import LocalKafka
-from tests.chaos.prediction.judge import Started
+from tests.chaos.prediction.comparison import Started
 from tests.chaos.prediction.play import Order, start_clients
 
 _API_SECONDS = 8
