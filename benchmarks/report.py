@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.peers.report import short_table, shown_time
-from benchmarks.peers.words import OURS
+from benchmarks.peers.titles import OURS
 from tests.support.results import PAGES, ROOT, page_of
 
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))

@@ -12,7 +12,7 @@ from benchmarks.peers.forward import forwarded
 from benchmarks.peers.program import now
 from benchmarks.peers.rows import FOREIGN
 from benchmarks.peers.stage import ALL, PARTITIONS, Case, Stage, Struck, at_once, plain_hosts
-from benchmarks.peers.words import CASE_TITLES
+from benchmarks.peers.titles import CASE_TITLES
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.faults import black_hole

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from benchmarks.peers.words import CASE_TITLES, OURS, PEERS, SYSTEM_TITLES
+from benchmarks.peers.titles import CASE_TITLES, OURS, PEERS, SYSTEM_TITLES
 
 Cell = Mapping[str, Any]
 _STAR = " ★"

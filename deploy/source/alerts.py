@@ -52,6 +52,11 @@ def seconds_in(expression: str, scale: Scale, *, unit: str = "s") -> str:
     return _DURATION.sub(lambda m: f"{scale(float(m[1])):g}", scaled)
 
 
+def _grew(counter: str) -> str:
+    """Return the condition that a counter grew within a quarter of an hour."""
+    return f"increase({P}{counter}[<900s>]) > 0"
+
+
 RECORDINGS = (
     Recording("kafka_cluster:kafka_discovery_snapshot_age_seconds:max",
               f"max by (kafka_cluster) (time() - {P}snapshot_timestamp_seconds)"),
@@ -116,7 +121,7 @@ ALERTS = (
         name="DiscoveryShrinkBlocked",
         severity="warning",
         for_seconds=0,
-        condition=f"increase({P}shrink_blocked_total[<900s>]) > 0",
+        condition=_grew("shrink_blocked_total"),
         summary="A loss of {{ $labels.reason }} in cluster {{ $labels.kafka_cluster }} was held back.",
         description="{{ $labels.instance }} received answers that {{ $labels.reason }} of cluster"
         " {{ $labels.kafka_cluster }} vanished, and kept them until it is confirmed. After a planned scale-in this ends"
@@ -194,7 +199,7 @@ ALERTS = (
         name="DiscoveryUnexpectedErrors",
         severity="warning",
         for_seconds=300,
-        condition=f"increase({P}unexpected_errors_total[<900s>]) > 0",
+        condition=_grew("unexpected_errors_total"),
         summary="An error nobody expected happened while following cluster {{ $labels.kafka_cluster }}.",
         description="{{ $labels.instance }} logged a traceback under the sentence BUG in kafka-discovery and goes on"
         " serving the last view.",
@@ -233,7 +238,7 @@ SOURCE_ALERTS = (
         name="SourceCut",
         severity="warning",
         for_seconds=0,
-        condition=f"increase({P}source_cuts_total[<900s>]) > 0\nor\nincrease({P}source_rewinds_total[<900s>]) > 0",
+        condition=_grew("source_cuts_total") + "\nor\n" + _grew("source_rewinds_total"),
         summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
         description="ranges were cut where their leaders were gone, or set back to be read "
         "on. Nothing is lost; their rows come later.",
@@ -242,7 +247,7 @@ SOURCE_ALERTS = (
         name="SourceRecordsLate",
         severity="warning",
         for_seconds=0,
-        condition=f"increase({P}source_late_records_total[<900s>]) > 0",
+        condition=_grew("source_late_records_total"),
         summary="Records of source " + _SOURCE + " come after their partition had been parked.",
         description="the others were read on meanwhile (onParked=continue). A query with a "
         "watermark may have dropped these records as too late; onParked=hold waits instead.",
@@ -251,7 +256,7 @@ SOURCE_ALERTS = (
         name="SourceRowsDropped",
         severity="warning",
         for_seconds=0,
-        condition=f"increase({P}query_late_rows_dropped_total[<900s>]) > 0",
+        condition=_grew("query_late_rows_dropped_total"),
         summary="Query {{ $labels.query }} leaves out rows that come later than its watermark.",
         description="rows behind the watermark are in no result and in no dead letter. Their partition had been"
         " parked, their producer is late, or the allowed lateness is too short.",

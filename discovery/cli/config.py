@@ -1,6 +1,7 @@
 """`kafka-discovery config`: what is in force and who said so, before anything starts."""
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,10 @@ import typer
 
 from discovery.config.flags import AsJson
 from discovery.config.layers import Where
+from discovery.config.logs import configure_logging
 from discovery.config.opened import open_files
 from discovery.config.provenance import Effective, load
+from discovery.config.settings import LogSettings
 from discovery.core.plural import counted
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -58,6 +61,15 @@ def typed(
         ("endpoint", "cluster"): ("--cluster", endpoint_cluster),
         ("state_dir",): ("--state-dir", state_dir),
     }
+
+
+def set_up_log(log: LogSettings, *, owns_process: bool = False) -> None:
+    """Log as the configuration says; `owns_process`: see `configure_logging`."""
+    configure_logging(
+        as_json=None if log.format == "auto" else log.format == "json",
+        level=logging.getLevelNamesMapping()[log.level.upper()],
+        owns_process=owns_process,
+    )
 
 
 @app.command("print")

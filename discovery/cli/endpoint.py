@@ -1,7 +1,6 @@
 """`kafka-discovery endpoint`: the local bootstrap endpoint alone, for hosts where no service runs."""
 
 import json
-import logging
 import os
 import sys
 import threading
@@ -9,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from discovery.cli.config import Bootstrap, ConfigFile, StateDir, typed
+from discovery.cli.config import Bootstrap, ConfigFile, StateDir, set_up_log, typed
 from discovery.config.flags import AsJson
-from discovery.config.logs import configure_logging
 from discovery.config.provenance import load
 from discovery.config.signals import on_stop_signal
 from discovery.store.locations import default_state_dir
@@ -44,11 +42,7 @@ def endpoint(  # noqa: PLR0917 - typer's options
         endpoint_cluster=cluster,
     )
     settings = load(config=config, environment=os.environ, options=options).settings
-    log = settings.log
-    configure_logging(
-        as_json=None if log.format == "auto" else log.format == "json",
-        level=logging.getLevelNamesMapping()[log.level.upper()],
-    )
+    set_up_log(settings.log)
     from discovery.endpoint.make import followed  # noqa: PLC0415 - librdkafka only where it is needed
 
     stop = threading.Event()

@@ -20,11 +20,11 @@ from discovery.cli.config import (
     StateDir,
     TokenFile,
     WithEndpoint,
+    set_up_log,
     typed,
 )
 from discovery.config.clock import SystemClock
 from discovery.config.flags import AsJson
-from discovery.config.logs import configure_logging
 from discovery.config.provenance import Effective, load
 from discovery.core.errors import StateError
 
@@ -61,12 +61,7 @@ def serve(  # noqa: PLR0917 - typer's options
         ),
     )
     effective: Effective = read()
-    log = effective.settings.log
-    configure_logging(
-        as_json=None if log.format == "auto" else log.format == "json",
-        level=logging.getLevelNamesMapping()[log.level.upper()],
-        owns_process=True,
-    )
+    set_up_log(effective.settings.log, owns_process=True)
     # The other commands start without what only the service needs.
     from discovery.service.cluster import FeedMaker  # noqa: PLC0415
     from discovery.service.notify import Notifier  # noqa: PLC0415

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import seconds
 from discovery.config.hosts import is_loopback

@@ -23,7 +23,7 @@ class Child:
     def __init__(self, module: str, arguments: Sequence[str], *, name: str, log: Path) -> None:
         self.name = name
         self.log = log
-        self._command = [sys.executable, "-m", "discovery.demo.tether", module, *arguments]
+        self._command = [sys.executable, "-m", "discovery.config.parent_death", module, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self.retired = False
         """It was asked to end, or may end by itself: its end is no fault."""

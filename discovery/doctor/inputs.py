@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.client.tables import COMPOSED, RENAMED, SAME, STORES
 from discovery.config.hosts import is_loopback

@@ -1,14 +1,14 @@
 """A bootstrap list in a file, which may be changed while its readers run."""
 
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from discovery.config.logs import event_log
 from discovery.core.errors import BUG_PHRASE, ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 
-_log = logging.getLogger("discovery.feed")
+_log = event_log("discovery.feed")
 _INTERVAL_SECONDS = 1.0
 _MAX_BYTES = 64 * 1024
 _Stamp = tuple[int, int, int]
@@ -78,7 +78,7 @@ class BootstrapFile:
                 if (found := self.look()) is not None:
                     on_change(found)
             except Exception:  # noqa: BLE001 - a watch that ends must be heard, not seen on stderr
-                _log.exception("%s: the bootstrap list is not watched any more", BUG_PHRASE)
+                _log.exception(f"{BUG_PHRASE}: the bootstrap list is not watched any more")
                 return
 
     def _stamp_now(self) -> _Stamp:
@@ -87,5 +87,5 @@ class BootstrapFile:
 
     def _complain(self, text: str) -> None:
         if text and text != self._complaint:
-            _log.warning("%s; the list read before stays in use", text)
+            _log.warning("the list read before stays in use", reason=text)
         self._complaint = text

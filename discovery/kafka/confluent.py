@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as RawOffsetSpec  # type: ignore[attr-defined]
 
-from discovery.config.client.key_material import fresh
+from discovery.config.client.opened_stores import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.core.answers import MetadataAnswer
 from discovery.core.errors import FailureKind, GatewayError

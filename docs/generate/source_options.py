@@ -217,7 +217,7 @@ ROWS = (
         "`continue` reads on without partitions that cannot be read, whose rows then come late; `hold` waits for them.",
         (
             "unit/source/test_planner.py::test_given_hold_when_a_partition_is_parked_then_nothing_is_planned",
-            "spark/test_source_faults.py::test_given_a_dead_leader_before_the_start_when_read_then_the_others_flow_and_its_rows_come_later",
+            "spark/test_faults_brokers.py::test_given_leaders_dead_before_the_start_when_read_then_others_flow_and_the_parked_are_named_and_return",
         ),
         "new",
     ),
@@ -237,7 +237,7 @@ ROWS = (
         "10m",
         "How long a start waits for a living broker before it fails with a verdict per address.",
         (
-            "spark/test_source_faults.py::test_given_no_living_broker_when_started_then_it_fails_in_time_with_a_verdict_per_address",
+            "spark/test_faults_addresses.py::test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in_time_with_a_verdict_per_address",
         ),
         "new",
     ),

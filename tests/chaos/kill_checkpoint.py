@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkpoint import committed
 from tests.support.helpers import eventually
 
 pytestmark = pytest.mark.spark
@@ -57,11 +58,6 @@ def kill_while_writing(job: "subprocess.Popen[bytes]", checkpoint: Path, place: 
     os.killpg(job.pid, signal.SIGKILL)
     assert job.wait(60) == -signal.SIGKILL, "it ended before it could be killed"
     return not halves(checkpoint, place) <= before
-
-
-def committed(checkpoint: Path) -> int:
-    """How many batches are committed; Spark deletes the oldest entries."""
-    return max((int(file.name) + 1 for file in checkpoint.glob("commits/[0-9]*")), default=0)
 
 
 def await_batches(job: "subprocess.Popen[bytes]", checkpoint: Path, enough: int) -> None:

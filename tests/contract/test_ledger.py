@@ -18,9 +18,9 @@ from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, L
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
+from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import tp
 from tests.support.kafka_fixtures import KafkaFactory
-from tests.unit.checkpoint.test_checkpoint import checkpoint
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
 CUT = CutRecord(topic_partition=tp(0), topic_id=TopicId("id"), start=5, end=20, cut=8, plan=3, incarnation=1)

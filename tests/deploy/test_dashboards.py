@@ -13,7 +13,7 @@ from deploy.source.alerts import RECORDINGS
 from deploy.source.dashboards import DASHBOARDS, Dashboard, render
 from discovery.config.metric_families import CLUSTER_LABEL
 from tests.deploy.test_rules import exported, names_in
-from tests.deploy.tools import tool
+from tests.support.debian_tools import tool
 
 RECORDED = {record.name for record in RECORDINGS}
 EACH = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda d: d.uid)

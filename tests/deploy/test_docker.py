@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from discovery import __version__
-from tests.deploy.tools import tool
+from tests.support.debian_tools import tool
 from tests.support.service import ServiceProcess, serve_arguments
 
 COMPOSE = Path("docker-compose.yml")

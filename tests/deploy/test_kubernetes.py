@@ -15,7 +15,7 @@ from deploy.generate import as_yaml
 from deploy.source import helm
 from deploy.source import kubernetes as k8s
 from discovery.config.settings import Settings
-from tests.deploy.tools import find, tool
+from tests.support.debian_tools import find, tool
 
 ROOT = Path("deploy/kubernetes")
 CHART = Path("deploy/helm/kafka-discovery")

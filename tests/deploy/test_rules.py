@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,10 @@ from deploy.source.rules import as_they_are, groups, sixtieth
 from discovery.config.metric_families import CLUSTER_LABEL, PREFIX
 from discovery.service import metrics
 from discovery.spark.progress.metrics import SourceCollector
-from discovery.spark.progress.reports import SourceReport
-from tests.deploy.tools import tool
+from tests.support.debian_tools import tool
+from tests.support.source_report import A_REPORT
 
 EVERY = (*ALERTS, *SOURCE_ALERTS)
-A_REPORT = SourceReport(
-    **{
-        **dict.fromkeys((f.name for f in fields(SourceReport)), 0),
-        "metrics": {"minOffsetsBehindLatest": "0"}, "brokers": {"healthy": 1}, "state": "fresh", "group": "g",
-    }  # type: ignore[arg-type]
-)  # fmt: skip
 FOREIGN = {"up", "time", "kube_pod_status_phase"}
 """Metrics of Prometheus itself and of kube-state-metrics."""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.source.alerts import ALERTS
-from tests.deploy.runbooks import SAYS, SHOWS, found, run, sh_blocks, variables
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.faults import refused_port
 from tests.support.ports import service_ports
+from tests.support.runbooks import SAYS, SHOWS, found, run, sh_blocks, variables
 from tests.support.service import ServiceProcess, wait_for
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.tools import tool
+from tests.support.debian_tools import tool
 from tests.support.service import ServiceProcess, serve_arguments
 
 UNIT = Path("deploy/systemd/kafka-discovery.service")

@@ -17,7 +17,7 @@ from discovery.doctor.examine import examine
 from discovery.doctor.inputs import described
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.chaos.prediction.judge import Started
+from tests.chaos.prediction.comparison import Started
 from tests.chaos.prediction.play import Order, can_compile, start_clients
 from tests.support.faults import UNRESOLVABLE, accept_and_hang, black_hole, refused_port
 from tests.support.helpers import eventually

@@ -10,7 +10,7 @@ from socket import create_server
 import pytest
 import trustme
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.core.model import Verdict, parse_bootstrap_servers
 from discovery.core.policy import Policy

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.model import BrokerAddress, ClusterId, parse_bootstrap_servers
 from discovery.core.policy import Policy

@@ -3,7 +3,6 @@
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -89,20 +88,6 @@ def _wait(feed: EmbeddedFeed, condition: Callable[[FeedView], object], deadline_
     return feed.view()
 
 
-def test_given_eleven_of_twelve_addresses_black_holed_when_started_cold_then_all_ends_are_known_at_once(
-    kafka_cluster: LocalKafka, follow: FollowTopic, topic_name: str
-) -> None:
-    kafka_cluster.create_topic(topic_name, 3, 3)
-    produce(kafka_cluster.bootstrap_servers, topic_name, "a", partition=1)
-    with contextlib.ExitStack() as stack:
-        holes = [stack.enter_context(black_hole()) for _ in range(11)]
-        feed = follow(",".join([*holes, kafka_cluster.address(2)]), topic_name)
-        _wait(feed, lambda v: _ends(v, topic_name, 3) == [0, 1, 0], 10, "every end")
-        view = _wait(feed, lambda v: all(v.addresses[_address(h)].verdict for h in holes), 10, "every verdict")
-        assert {view.addresses[_address(hole)].verdict for hole in holes} == {Verdict.SILENT}
-        assert set(view.bootstrap) == set(_addresses(kafka_cluster.bootstrap_servers))
-
-
 def test_given_everything_a_list_may_wrongly_hold_when_followed_then_each_is_named_and_the_view_stays_fresh(
     kafka_cluster: LocalKafka, follow: FollowTopic, topic_name: str
 ) -> None:
@@ -116,29 +101,13 @@ def test_given_everything_a_list_may_wrongly_hold_when_followed_then_each_is_nam
         wrong[stack.enter_context(refused_port())] = Verdict.REFUSED
         wrong[UNRESOLVABLE] = Verdict.UNRESOLVABLE
         feed = follow(",".join([*wrong, kafka_cluster.address(1)]), topic_name)
+        _wait(feed, lambda v: _end(v, topic_name, 0) == 0, 10, "the end, whatever the others do")
         view = _wait(feed, lambda v: all(v.addresses[_address(a)].verdict for a in wrong), 20, "every verdict")
         assert {address: view.addresses[_address(address)].verdict for address in wrong} == wrong
         produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(7))
         view = _wait(feed, lambda v: _end(v, topic_name, 0) == 7, 10, "the new end")
         assert view.state is LoopState.FRESH
-
-
-def test_given_another_cluster_in_the_list_when_followed_then_the_majority_is_pinned_and_the_other_never_served(
-    kafka_cluster: LocalKafka, kafka_factory: KafkaFactory, follow: FollowTopic, topic_name: str
-) -> None:
-    kafka_cluster.create_topic(topic_name, 2)
-    other = kafka_factory(brokers=1)
-    other.create_topic(topic_name, 2)
-    produce(other.bootstrap_servers, topic_name, *numbered(100), partition=0)
-    theirs = _address(other.address(1))
-    for _ in range(3):
-        feed = follow(f"{other.bootstrap_servers},{kafka_cluster.bootstrap_servers}", topic_name)
-        view = _wait(feed, lambda v: v.addresses[theirs].verdict is Verdict.FOREIGN_CLUSTER, 10, "the verdict")
-        assert view.cluster_id == kafka_cluster.cluster_id
-        assert other.cluster_id in view.addresses[theirs].detail
-        view = _wait(feed, lambda v: _ends(v, topic_name, 2) == [0, 0], 10, "our ends")
-        assert theirs not in view.bootstrap
-        feed.stop()
+        assert set(view.bootstrap) == set(_addresses(kafka_cluster.bootstrap_servers))
 
 
 def test_given_a_brokers_address_taken_by_another_cluster_when_followed_then_no_foreign_offset_is_ever_shown(
@@ -164,19 +133,6 @@ def test_given_a_brokers_address_taken_by_another_cluster_when_followed_then_no_
         assert feed.view().cluster_id == breakable.cluster_id
         assert taken not in feed.view().bootstrap
         assert shown <= {None, 0}
-
-
-def test_given_a_saved_view_when_started_on_a_dead_list_then_ends_are_known_as_soon_as_on_a_living_one(
-    breakable: LocalKafka, follow: FollowTopic, topic_name: str, tmp_path: Path
-) -> None:
-    breakable.create_topic(topic_name, assignment=[[2, 3], [3, 2]])
-    first = follow(breakable.address(1), topic_name, state_dir=tmp_path, source_id="job")
-    _wait(first, lambda v: _ends(v, topic_name, 2) == [0, 0], 10, "every end")
-    first.stop()
-    breakable.kill([1])
-    second = follow(breakable.address(1), topic_name, state_dir=tmp_path, source_id="job")
-    view = _wait(second, lambda v: _ends(v, topic_name, 2) == [0, 0], 10, "every end")
-    assert view.addresses[_address(breakable.address(1))].verdict in {None, Verdict.REFUSED}
 
 
 def test_given_no_saved_view_when_started_on_a_dead_list_then_it_stays_cold_and_heals_when_the_broker_returns(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.config.service_files import ServiceFiles
 from discovery.core.interest import Interest

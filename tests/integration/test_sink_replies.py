@@ -13,8 +13,8 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.writer import LaneReport, LaneWriter, Outcome
-from tests.chaos.sink.proxy import Api, Code, KafkaProxy, Rule
 from tests.support.helpers import numbered
+from tests.support.proxy import Api, Code, KafkaProxy, Rule
 from tests.support.sink import Sink, batches
 
 pytestmark = pytest.mark.kafka

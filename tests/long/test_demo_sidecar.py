@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_demo import assert_survived, run
+from tests.support.demo import assert_survived, run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1500)]
 

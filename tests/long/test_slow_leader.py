@@ -3,7 +3,7 @@
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.integration.test_slow_leader import follow_a_slow_leader
+from tests.support.slow_leader import follow_a_slow_leader
 
 pytestmark = pytest.mark.kafka
 

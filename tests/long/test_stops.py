@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.chaos.kill_checkpoint import committed
-from tests.spark.test_dau import JOB_SECONDS, event
-from tests.spark.test_stops import ENVIRONMENT, SUBMIT, unexpected
+from tests.support.checkpoint import committed
 from tests.support.helpers import eventually, produce
+from tests.support.spark.jobs import ENVIRONMENT, JOB_SECONDS, SUBMIT, event, unexpected
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 STOPS, EVENTS = 25, 20_000

@@ -16,7 +16,7 @@ from typing import Any
 from discovery.localkafka.jars.ivy import DownloadError
 from tests.matrix import cases, page
 from tests.matrix.cells import CELLS, Cell
-from tests.matrix.places import environment, inside, java_home, next_debian, other_python, python
+from tests.matrix.environments import environment, inside, java_home, next_debian, other_python, python
 from tests.support.results import ROOT, say
 
 _CELL_SECONDS = 840

@@ -12,7 +12,7 @@ from typing import Any
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.matrix.cells import Cell
-from tests.matrix.places import connector, environment, python
+from tests.matrix.environments import connector, environment, python
 from tests.support.endpoint import endpoint_to
 from tests.support.helpers import numbered, produce
 from tests.support.results import ROOT

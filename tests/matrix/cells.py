@@ -10,7 +10,7 @@ SOURCE = (
     _SOURCE + "a_query_at_latest_when_partitions_are_added_then_theirs_come_from_the_first",
     _SOURCE + "a_restart_from_the_checkpoint_when_read_then_nothing_is_lost_or_repeated",
     _SOURCE + "committed_and_aborted_transactions_when_read_committed_then_only_the_committed_come",
-    _SOURCE + "a_recreated_topic_when_the_query_runs_then_it_ends_with_one_line_of_data_loss",
+    "tests/spark/test_faults_topics.py::test_given_a_recreated_topic_when_loss_must_fail_then_the_query_ends_with_a_line_that_says_recreated",
     "tests/spark/test_batch.py::test_given_mostly_dead_addresses_when_read_at_once_then_the_rows_come",
     _GROUPS + "a_group_when_a_query_starts_there_then_it_reads_on_and_the_group_follows_through_kills_and_failures",
 )

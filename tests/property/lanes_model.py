@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from discovery.spark.sink.lanes import OnMismatch
 from discovery.spark.sink.marker import CLOSED
 from tests.property.exploring import BrokenError, Explored, put, walk
-from tests.property.lanes_judge import (
+from tests.property.lanes_markers import (
     Asked,
     Control,
     Marker,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from discovery.spark.sink.lanes import OnMismatch
-from tests.property.lanes_judge import Asked, Control, Marker, Verdict, real_judge
+from tests.property.lanes_markers import Asked, Control, Marker, Verdict, real_judge
 from tests.property.lanes_world import World
 
 ONE = ((0,), (0,))

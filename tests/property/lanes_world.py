@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from discovery.spark.sink.lanes import OnMismatch
-from tests.property.lanes_judge import Control, Judge, Marker, Row, real_judge
+from tests.property.lanes_markers import Control, Judge, Marker, Row, real_judge
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from discovery.core.quarantine import due
 from discovery.core.state import initial_state
 from discovery.core.verdict import conclude
 from discovery.store.codec import Saved, decode, encode
-from tests.unit.core.core_values import POLICY, address, brokers
+from tests.support.core_values import POLICY, address, brokers
 
 NUMBERS = st.integers(1, 6)
 CLUSTERS = st.sampled_from([ClusterId("ours"), ClusterId("theirs"), None])

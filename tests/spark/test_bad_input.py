@@ -49,6 +49,11 @@ def ended_with(reading: object) -> str:
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "minOffsetsPerTrigger: 9 is more than maxOffsetsPerTrigger=8 allows",
         ),
+        ({"maxOffsetPerTrigger": "1"}, "maxoffsetpertrigger: unknown option; did you mean"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is not one of true, false"),
+        ({"startingTimestamp": "noon"}, "startingTimestamp: 'noon' is not a time"),
+        ({"kafka.interceptor.classes": "a.B"}, "kafka.interceptor.classes is not supported"),
+        ({"assign": "{}"}, "exactly one of subscribe, subscribePattern and assign is needed, found"),
         ({"subscribePattern": "a"}, "exactly one of subscribe, subscribePattern and assign is needed, found"),
     ],
 )

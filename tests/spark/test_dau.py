@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,18 +41,12 @@ from spark_jobs import ip_visits
 from spark_jobs.dau import DauOptions, count, main, results
 from tests.support.helpers import eventually, produce
 from tests.support.postgres import Postgres, running_postgres
+from tests.support.spark.jobs import JOB_SECONDS, NOW, event
 
 pytestmark = pytest.mark.spark
 
 SCHEMA = "value BINARY, topic STRING, partition INT, offset BIGINT"
-JOB_SECONDS = 180.0
-NOW = datetime.now(UTC)
 CLOCK = Clock(allowed_lateness_seconds=60, skew_seconds=300)
-
-
-def event(user: str, *, at: datetime | str | float = NOW, event_id: str = "e", **more: object) -> bytes:
-    ts = at.isoformat() if isinstance(at, datetime) else at
-    return json.dumps({"event_id": event_id, "user_id": user, "ip": "10.0.0.1", "ts": ts, **more}).encode()
 
 
 class Run:

@@ -49,6 +49,7 @@ def test_given_a_saved_view_when_a_query_restarts_on_a_list_of_dead_brokers_then
         first.stop()
         breakable.kill([1, 2])
         second = start_query(topic_name, **listed)
+        second.wait_rows(1, 30)
         load.wait_more(100)
         second.assert_exact(load, first)
     assert first.rows()
@@ -59,7 +60,7 @@ def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in
     breakable: LocalKafka, start_query: StartQuery, topic_name: str, tmp_path: Path, *, restarted: bool
 ) -> None:
     breakable.create_topic(topic_name, assignment=replicas((3,)))
-    dead = _list_of(breakable, 1, 2)
+    dead = f"{_list_of(breakable, 1, 2)},{UNRESOLVABLE}"
     if restarted:
         produce(breakable.bootstrap_servers, topic_name, *numbered(10))
         first = start_query(topic_name, checkpoint="same", kafka_bootstrap_servers=dead)
@@ -81,6 +82,7 @@ def test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in
     assert "startupTimeout: after 6 s no living broker" in failure
     assert f"{breakable.address(1)}: refused" in failure
     assert f"{breakable.address(2)}: silent" in failure
+    assert f"{UNRESOLVABLE}: unresolvable" in failure
     assert "Traceback" not in failure
     if restarted:
         produce(breakable.bootstrap_servers, topic_name, *numbered(5, prefix="later"))
@@ -125,7 +127,7 @@ def test_given_a_running_query_when_the_file_of_its_list_changes_then_it_goes_on
 
 
 def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_then_rows_come_at_once(
-    breakable: LocalKafka, start_query: StartQuery, topic_name: str
+    breakable: LocalKafka, driver: SparkDriver, start_query: StartQuery, topic_name: str
 ) -> None:
     breakable.create_topic(topic_name, assignment=replicas((1, 2, 3)))
     produce(breakable.bootstrap_servers, topic_name, *numbered(90))
@@ -134,6 +136,8 @@ def test_given_eleven_of_twelve_addresses_black_holed_when_a_query_starts_cold_t
         query = start_query(topic_name, kafka_bootstrap_servers=",".join([*holes, breakable.address(4)]))
         query.wait_rows(90, 30)
         assert query.values() == set(numbered(90))
+        for hole in holes:
+            _wait_said(driver, f"{hole} is silent")
 
 
 def test_given_names_that_do_not_resolve_and_ports_that_are_not_kafka_when_listed_then_rows_come_and_each_is_named(
@@ -211,7 +215,8 @@ def test_given_an_address_of_another_cluster_in_the_list_when_read_then_its_reco
         listed = f"{other.address(1)},{_list_of(breakable, 1, 2)}"
         query = start_query(topic_name, kafka_bootstrap_servers=listed)
         query.wait_rows(100)
-        _wait_said(driver, f"{other.address(1)} is foreign cluster")
+        verdict = f"belongs to cluster {other.cluster_id}, not to {breakable.cluster_id}"
+        _wait_said(driver, f"{other.address(1)} is foreign cluster ({verdict})")
         query.assert_exact(load)
 
 

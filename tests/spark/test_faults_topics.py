@@ -59,7 +59,7 @@ def test_given_a_recreated_topic_when_loss_must_fail_then_the_query_ends_with_a_
     _fill(breakable, topic_name, 30, "new")
     query.release()
     failure = query.wait_failure()
-    assert f"topic {topic_name} was recreated" in failure
+    assert f"data loss: topic {topic_name} was recreated" in failure
     assert 'set failOnDataLoss to "false"' in failure
     assert "Traceback" not in failure
     assert {value for value in query.values() if value and value.startswith("new")} == set()

@@ -18,10 +18,9 @@ from pyspark.sql import SparkSession
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.jobs.files import JOBS, job_file
 from spark_jobs import copy_topic, ip_visits
-from tests.spark.test_dau import event
-from tests.spark.test_sink_jobs import JOB_SECONDS, finish, visit
 from tests.support.helpers import produce
 from tests.support.postgres import running_postgres
+from tests.support.spark.jobs import JOB_SECONDS, event, finish, visit
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 README = Path(__file__).parents[2] / "README.md"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.core.errors import GatewayError
 from discovery.core.model import BrokerAddress, TopicName, TopicPartition, Verdict

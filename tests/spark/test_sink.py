@@ -1,73 +1,15 @@
 """The sink on real Spark and real brokers: every record once, whatever is replayed."""
 
-from pathlib import Path
-
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.sink import exactly_once, with_lanes
-from tests.support.helpers import numbered, produce
-from tests.support.sink import committed_values
+from tests.support.helpers import numbered
+from tests.support.spark.copying import QUERY_SECONDS, Copy, copy
 
+__all__ = ["copy"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-QUERY_SECONDS = 120
-
-
-class Copy:
-    """A query that copies one topic to another through the sink."""
-
-    def __init__(self, spark: SparkSession, cluster: LocalKafka, name: str, folder: Path) -> None:
-        self.spark, self.cluster, self.folder = spark, cluster, folder
-        self.source, self.target = f"{name}-in", f"{name}-out"
-        self.checkpoint = folder / "checkpoint"
-        for topic in (self.source, self.target):
-            cluster.create_topic(topic, partitions=2, replication_factor=3)
-
-    def put(self, *values: str) -> None:
-        produce(self.cluster.bootstrap_servers, self.source, *[(value, value) for value in values])
-
-    def rows(self) -> DataFrame:
-        options = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers, "subscribe": self.source}
-        reader = self.spark.readStream.format("kafka-discovery").options(**options)
-        return reader.option("startingOffsets", "earliest").load().select("key", "value")
-
-    def run(self, *, lanes: int = 1, **options: str) -> None:
-        query = (
-            with_lanes(self.rows(), "key", lanes=lanes)
-            .writeStream.format("kafka-discovery")
-            .options(**self.options(), **options)
-            .option("lanes", lanes)
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            assert query.awaitTermination(QUERY_SECONDS), "the query did not end in time"
-        finally:
-            query.stop()
-
-    def options(self) -> dict[str, str]:
-        return {
-            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
-            "topic": self.target,
-            "sinkId": self.target,
-            "stateDir": str(self.folder / "state"),
-        }
-
-    def forget_commit(self, batch_id: int) -> None:
-        """Leave what Spark finds after dying between the sink's commit and its own."""
-        for name in (str(batch_id), f".{batch_id}.crc"):
-            (self.checkpoint / "commits" / name).unlink()
-
-    def copied(self) -> list[str | None]:
-        return sorted(committed_values(self.cluster.bootstrap_servers, self.target), key=str)
-
-
-@pytest.fixture
-def copy(spark: SparkSession, kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Copy:
-    return Copy(spark, kafka_cluster, topic_name, tmp_path)
 
 
 def test_given_lanes_when_a_confirmed_batch_is_replayed_then_every_record_is_there_once(copy: Copy) -> None:

@@ -4,92 +4,29 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from discovery.core.model import TopicName, parse_bootstrap_servers
-from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Access, GroupNotes, Note
-from discovery.localkafka.cluster import LocalKafka
+from discovery.core.model import TopicName
+from discovery.kafka.transactions import GroupNotes, Note
 from discovery.spark.jobs.outputs import KafkaOutput
 from discovery.spark.sink.ledger import SinkLedger
-from discovery.spark.sink.options import BY_OFFSET, marker_group, parse_options
+from discovery.spark.sink.options import BY_OFFSET, parse_options
 from discovery.spark.sink.preflight import prepare
 from spark_jobs import copy_topic as copy
 from spark_jobs import dau, ip_visits
 from tests.support.helpers import produce
-from tests.support.sink import committed_records, committed_values
+from tests.support.sink import committed_records
+from tests.support.spark.jobs import JOB_SECONDS, NOW, Topics, finish, topics, visit
 
+__all__ = ["topics"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-JOB_SECONDS = 240
 LARGE = "{" + "x" * 786_000
-NOW = datetime.now(UTC).replace(second=0, microsecond=0)
-
-
-class Topics:
-    """Where a job reads and writes, and the command line that says so."""
-
-    def __init__(self, cluster: LocalKafka, name: str, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
-        self.source, self.target, self.dead = f"{name}-in", f"{name}-out", f"{name}-dead"
-        self.checkpoint = folder / "checkpoint"
-        for topic in (self.source, self.target, self.dead):
-            cluster.create_topic(topic, partitions=1, replication_factor=3)
-
-    def arguments(self, *more: str) -> list[str]:
-        named = {
-            "--bootstrap-servers": self.cluster.bootstrap_servers,
-            "--topic": self.source,
-            "--output-topic": self.target,
-            "--checkpoint": str(self.checkpoint),
-            "--sink-id": self.target,
-            "--state-dir": str(self.folder / "state"),
-        }
-        return [*(text for pair in named.items() for text in pair), "--available-now", *more]
-
-    def put(self, *values: str | bytes) -> None:
-        produce(self.cluster.bootstrap_servers, self.source, *values)
-
-    def forget_commit(self) -> None:
-        """Leave what Spark finds after dying between the sink's commit and its own."""
-        for name in ("0", ".0.crc"):
-            (self.checkpoint / "commits" / name).unlink()
-
-    def expire_offsets(self) -> None:
-        """Leave what a partition leaves that was idle for `offsets.retention.minutes`."""
-        brokers = tuple(parse_bootstrap_servers(self.cluster.bootstrap_servers, option="test"))
-        TopicAdmin(Access({}, brokers)).forget_group(marker_group(self.target), timeout_seconds=30)
-
-    def found(self) -> list[str]:
-        return [str(value) for value in committed_values(self.cluster.bootstrap_servers, self.target)]
-
-    def dead_letters(self) -> list[dict[str, object]]:
-        """In the order of their source: they are shuffled by a hash of its name."""
-        values = committed_values(self.cluster.bootstrap_servers, self.dead)
-        return sorted((json.loads(str(value)) for value in values), key=lambda letter: int(letter["offset"]))
-
-
-@pytest.fixture
-def topics(kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path) -> Topics:
-    return Topics(kafka_cluster, topic_name, tmp_path)
-
-
-def finish(query: StreamingQuery) -> None:
-    try:
-        assert query.awaitTermination(JOB_SECONDS), "the query did not end in time"
-    finally:
-        query.stop()
-
-
-def visit(ip: str, at: datetime = NOW) -> str:
-    return json.dumps({"ip": ip, "ts": at.isoformat()})
 
 
 def test_given_an_exception_after_seven_events_when_restarted_even_without_its_checkpoint_then_all_are_there_once(

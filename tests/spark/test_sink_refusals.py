@@ -5,9 +5,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from discovery.spark.sink import with_lanes
-from tests.spark.test_sink import Copy, copy
 from tests.support.helpers import numbered
 from tests.support.sink import committed_values
+from tests.support.spark.copying import Copy, copy
 
 __all__ = ["copy"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

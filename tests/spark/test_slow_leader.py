@@ -3,9 +3,9 @@
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
-from tests.chaos.sink.proxy import KafkaProxy
 from tests.spark.conftest import ReadStream
 from tests.support.helpers import numbered, produce
+from tests.support.proxy import KafkaProxy
 from tests.support.spark.native import BOTH
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
@@ -238,49 +237,6 @@ def test_given_committed_and_aborted_transactions_when_read_committed_then_only_
     reading = read_stream(options, available_now=True)
     reading.wait_end()
     assert reading.values() == ["1", "3", "5"]
-
-
-def test_given_a_recreated_topic_when_the_query_runs_then_it_ends_with_one_line_of_data_loss(
-    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
-) -> None:
-    kafka_cluster.create_topic(topic_name, 1)
-    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(20))
-    reading = read_stream({"subscribe": topic_name, **EARLIEST})
-    reading.wait_rows(20)
-    kafka_cluster.delete_topic(topic_name)
-    kafka_cluster.create_topic(topic_name, 1)
-    produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(40))
-    eventually(lambda: not reading.query.isActive, 60, "the end of the query")
-    message = str(reading.query.exception())
-    assert "data loss: " in message
-    assert f"{topic_name}" in message
-    assert 'set failOnDataLoss to "false"' in message
-    assert "Traceback" not in message
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"subscribe": "x", "maxOffsetPerTrigger": "1"}, "maxoffsetpertrigger: unknown option; did you mean"),
-        ({"subscribe": "x", "failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is not one of true, false"),
-        ({"subscribe": "x", "assign": "{}"}, "exactly one of subscribe, subscribePattern and assign is needed"),
-        (
-            {"subscribe": "x", "startingTimestamp": "noon"},
-            "startingTimestamp: 'noon' is not a time",
-        ),
-        ({"subscribe": "x", "kafka.interceptor.classes": "a.B"}, "kafka.interceptor.classes is not supported"),
-    ],
-)
-def test_given_a_wrong_option_when_loaded_then_one_line_says_what_to_do(
-    spark: SparkSession, options: dict[str, str], text: str
-) -> None:
-    with pytest.raises(PySparkException) as error:
-        spark.readStream.format("kafka-discovery").options(
-            **{"kafka.bootstrap.servers": "127.0.0.1:1", **options}
-        ).load()
-    message = str(error.value).partition("JVM stacktrace")[0]
-    assert text in message
-    assert "Traceback" not in message
 
 
 def _planned(query: object) -> bool:

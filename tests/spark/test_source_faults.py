@@ -13,48 +13,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EARLIEST = {"startingOffsets": "earliest"}
 
 
-def one_leader_each(cluster: LocalKafka, topic: str, count: int, leaders: int = 3) -> list[list[str]]:
+def one_leader_each(cluster: LocalKafka, topic: str, count: int, leaders: int) -> list[list[str]]:
     """Make a topic without replicas, partition i on broker i + 1, with `count` records each."""
     cluster.create_topic(topic, assignment=[[leader + 1] for leader in range(leaders)])
     values = [list(numbered(count, prefix=f"p{partition}-")) for partition in range(leaders)]
     for partition, found in enumerate(values):
         produce(cluster.bootstrap_servers, topic, *found, partition=partition)
     return values
-
-
-def joined(values: list[list[str]]) -> list[str]:
-    return [value for part in values for value in part]
-
-
-def test_given_a_dead_leader_before_the_start_when_read_then_the_others_flow_and_its_rows_come_later(
-    breakable: LocalKafka, topic_name: str, read_stream: ReadStream
-) -> None:
-    values = one_leader_each(breakable, topic_name, 50)
-    breakable.kill([2])
-    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=breakable)
-    reading.wait_rows(100)
-    assert reading.values() == sorted(values[0] + values[2])
-    breakable.restart([2])
-    reading.wait_rows(150)
-    assert reading.values() == sorted(joined(values))
-    assert reading.query.isActive
-
-
-def test_given_a_leader_that_dies_under_the_query_when_it_is_back_then_every_record_came_once(
-    breakable: LocalKafka, topic_name: str, read_stream: ReadStream
-) -> None:
-    values = one_leader_each(breakable, topic_name, 50)
-    reading = read_stream({"subscribe": topic_name, **EARLIEST}, cluster=breakable)
-    reading.wait_rows(150)
-    breakable.kill([2])
-    later = numbered(30, prefix="later-")
-    produce(breakable.bootstrap_servers, topic_name, *later, partition=0)
-    reading.wait_rows(180)
-    breakable.restart([2])
-    last = numbered(10, prefix="last-")
-    produce(breakable.bootstrap_servers, topic_name, *last, partition=1)
-    reading.wait_rows(190)
-    assert reading.values() == sorted([*joined(values), *later, *last])
 
 
 def test_given_an_unfinished_batch_when_restarted_on_a_list_of_dead_brokers_then_it_is_replayed_from_the_saved_view(
@@ -95,17 +60,3 @@ def test_given_a_bounded_run_when_a_leader_is_dead_then_the_rest_is_read_and_it_
     again = read_stream(options, cluster=breakable, available_now=True)
     again.wait_end()
     assert again.values() == sorted(values[1])
-
-
-def test_given_no_living_broker_when_started_then_it_fails_in_time_with_a_verdict_per_address(
-    read_stream: ReadStream, topic_name: str, tmp_path: Path
-) -> None:
-    dead = "127.0.0.1:1,no-such-host.invalid:9092"
-    # A folder of its own: a view that another test saved may know one of these addresses, and would be gone on with.
-    options = {"subscribe": topic_name, "startupTimeout": "6s", "stateDir": str(tmp_path / "state")}
-    reading = read_stream({"kafka.bootstrap.servers": dead, **options})
-    eventually(lambda: not reading.query.isActive, 60, "the end of the query")
-    message = str(reading.query.exception())
-    assert "startupTimeout: after 6 s no living broker; 127.0.0.1:1: refused" in message
-    assert "no-such-host.invalid:9092: unresolvable" in message
-    assert "Traceback" not in message

@@ -17,12 +17,12 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.fetch.schema import schema
-from tests.chaos.sink.proxy import Api, KafkaProxy, Rule
 from tests.support.fakes.stream import ScriptedArbiter
 from tests.support.faults import refused_port
 from tests.support.fetch import closed_consumers, end_of, range_of
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
+from tests.support.proxy import Api, KafkaProxy, Rule
 
 __all__ = ["closed_consumers"]
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("closed_consumers")]

@@ -1,7 +1,5 @@
 """A job that is stopped: at any moment a clean end, and the next start goes on exactly."""
 
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -10,19 +8,13 @@ from pathlib import Path
 import pytest
 
 from discovery.spark.sink import hooks
-from tests.spark.test_sink_jobs import JOB_SECONDS, Topics, topics
 from tests.support.helpers import eventually
+from tests.support.spark.jobs import ENVIRONMENT, JOB_SECONDS, SUBMIT, Topics, topics, unexpected
 from tests.support.spark.stopping_driver import BEGUN
 
 __all__ = ["topics"]
 pytestmark = pytest.mark.spark
 ROUNDS = 6
-_NEWS = re.compile(r"\S+Z \[(info|warning) *\] ")
-
-
-def unexpected(text: str) -> list[str]:
-    """Lines that are none of the source's own news, of which there may be some at any time."""
-    return [line for line in text.splitlines() if not _NEWS.match(line)]
 
 
 @pytest.mark.timeout(600)
@@ -34,11 +26,6 @@ def test_given_a_batch_in_flight_when_its_query_is_stopped_again_and_again_then_
     assert ended.stderr.partition(BEGUN)[2] == ""
     assert ended.stdout.splitlines() == [f"round {number}: None" for number in range(ROUNDS)]
     assert ended.returncode == 0
-
-
-SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
-"""The process that is signalled is a JVM: the script replaces itself by it."""
-ENVIRONMENT = {**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
 @pytest.mark.kafka

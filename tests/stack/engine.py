@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from discovery.localkafka.jars.download import kafka_jars
-from tests.deploy.tools import find
+from tests.support.debian_tools import find
 from tests.support.helpers import eventually
 
 CACHE = Path("build/stack").resolve()

@@ -20,7 +20,7 @@ import yaml
 from deploy.generate import as_yaml
 from deploy.source.rules import groups, sixtieth
 from discovery.localkafka.ports import reserve_ports
-from tests.deploy.tools import tool
+from tests.support.debian_tools import tool
 from tests.support.helpers import eventually
 
 EXTERNAL = "production-eu"

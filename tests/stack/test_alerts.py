@@ -26,10 +26,10 @@ from deploy.generate import tried_table
 from deploy.source.alerts import ALERTS
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
-from tests.deploy.runbooks import SHOWS, found, run, sh_blocks, variables
 from tests.stack.monitoring import EXTERNAL, Heard, monitoring
 from tests.support.helpers import eventually
 from tests.support.ports import service_ports
+from tests.support.runbooks import SHOWS, found, run, sh_blocks, variables
 from tests.support.service import ServiceProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.expects_bug, pytest.mark.timeout(1500)]

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from deploy.package import build
-from tests.deploy.runbooks import console_commands
-from tests.deploy.tools import find
 from tests.stack.engine import base_archive
 from tests.stack.images import Image, installed_layer, write_archive
 from tests.stack.kube.node import Node, missing, node
+from tests.support.debian_tools import find
 from tests.support.helpers import eventually
+from tests.support.runbooks import console_commands
 
 pytestmark = [pytest.mark.timeout(900)]
 SPARK = Path("deploy/kubernetes/spark")

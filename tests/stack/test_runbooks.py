@@ -11,10 +11,10 @@ from deploy.package import build
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.ports import reserve_ports
 from discovery.localkafka.properties import ClusterSettings
-from tests.deploy.runbooks import SAYS, console_commands, found, run, sh_blocks, variables
 from tests.stack.machine import Machine, machine
 from tests.support.helpers import eventually
 from tests.support.manual.markdown import blocks
+from tests.support.runbooks import SAYS, console_commands, found, run, sh_blocks, variables
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 _PAGE = Path("docs/how-to/deploy-systemd.md")

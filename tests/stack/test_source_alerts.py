@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from deploy.generate import tried_rows
 from deploy.source.alerts import SOURCE_ALERTS
 from discovery.spark.progress.metrics import SourceCollector
-from tests.deploy.test_rules import A_REPORT
 from tests.stack.monitoring import EXTERNAL, monitoring
 from tests.support.helpers import eventually
+from tests.support.source_report import A_REPORT
 
 pytestmark = [pytest.mark.timeout(600)]
 _DEADLINE_SECONDS = 120.0

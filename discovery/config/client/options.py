@@ -32,9 +32,9 @@ class ClientOptions:
     api_timeout_seconds: float | None = None
     """How long a slow leader may take to report offsets; None: the default of discovery."""
     stores: tuple[StoreFile, ...] = ()
-    """Key and trust stores still to be read, by `key_material.open_stores`; before that no client can be made."""
+    """Key and trust stores still to be read, by `opened_stores.open_stores`; before that no client can be made."""
     opened: str = ""
-    """Names the stores that were read, in the process that read them: see `key_material.fresh`."""
+    """Names the stores that were read, in the process that read them: see `opened_stores.fresh`."""
 
     @property
     def connection(self) -> Mapping[str, str]:

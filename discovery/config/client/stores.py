@@ -1,4 +1,4 @@
-"""JVM key and trust stores as librdkafka's PEM options: what is given as text at once, files later, in `material`."""
+"""JVM key and trust stores as librdkafka's PEM options: texts are read at once, files later, in `opened_stores`."""
 
 import re
 from collections.abc import Callable, Mapping

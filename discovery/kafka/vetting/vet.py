@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from discovery.config.client.key_material import fresh
+from discovery.config.client.opened_stores import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.core.answers import ProbeOutcome

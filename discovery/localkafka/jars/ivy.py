@@ -15,10 +15,10 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from discovery.config import parent_death
 from discovery.config.java import java_command
 from discovery.core.errors import ConfigError, DiscoveryError
 from discovery.localkafka.jars.artifacts import ArtifactSet
-from discovery.localkafka.keeper import tied
 
 _DOWNLOAD_SECONDS = 1800.0
 _QUIET_SECONDS = 240.0
@@ -93,7 +93,7 @@ def ivy_jar() -> Path:
 
 
 def _run(command: list[str], log: IO[bytes], artifacts: ArtifactSet, ivy_cache: Path) -> int:
-    tie = [sys.executable, "-I", tied.__file__, str(os.getpid())]
+    tie = [sys.executable, "-I", parent_death.__file__, str(os.getpid())]
     ivy = subprocess.Popen([*tie, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
     try:
         _watch(ivy, artifacts, ivy_cache)

@@ -34,8 +34,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from discovery.config.parent_death import death_with_parent
 from discovery.localkafka.keeper.processes import identify
-from discovery.localkafka.keeper.tied import death_with_parent
 
 PROCESSES_FILE = "processes.json"
 MARKER_FILE = ".kafka-discovery-local-kafka"

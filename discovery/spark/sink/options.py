@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import duration_option
 from discovery.config.option_values import one_of, optional, path_of, service_url, spelled, text_of, topic_name

@@ -4,7 +4,7 @@ import logging
 import uuid
 from dataclasses import replace
 
-from discovery.config.client.key_material import fresh, open_stores
+from discovery.config.client.opened_stores import fresh, open_stores
 from discovery.core.errors import StateError
 from discovery.feed.base import SourceFeed
 from discovery.spark.fetch import FetchSettings

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from discovery.config.client.key_material import open_stores
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.config.logs import event_log
 from discovery.core.model import BrokerAddress, Verdict, parse_bootstrap_servers

@@ -1,7 +1,7 @@
 """Source, service and sink together under faults drawn from seeds: `make chaos`, `… chaos_joint FIRST COUNT`.
 
 A seed is a *round* of two to four faults in a scene that goes on (`joint/scene.py`); then all is healed, and every
-promise must hold before the next round begins (`joint/judge.py`):
+promise must hold before the next round begins (`joint/promises.py`):
 
 - the service says what the brokers say, within a minute and a half;
 - every record acknowledged until then is visible to a reader of committed records, once;
@@ -30,7 +30,7 @@ from confluent_kafka import KafkaException
 from discovery.core.errors import DiscoveryError
 from discovery.core.plural import counted
 from tests.chaos.joint.faults import DRAWN, DRAWN_AT_FIRST, MENU, Faults
-from tests.chaos.joint.judge import Judge
+from tests.chaos.joint.promises import Judge
 from tests.chaos.joint.scene import Scene
 from tests.chaos.seeds import Plan, drawn, shrunk
 from tests.support.results import environment, kept_result, say, write_result

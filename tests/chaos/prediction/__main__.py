@@ -15,7 +15,7 @@ from pathlib import Path
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.chaos.prediction.judge import Judged
+from tests.chaos.prediction.comparison import Judged
 from tests.chaos.prediction.play import TOPIC, play
 from tests.chaos.prediction.removals import Removed, draw_removals, make_topics, remove
 from tests.chaos.prediction.scenarios import MOST_LIVING, VERSIONS, draw

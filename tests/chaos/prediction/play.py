@@ -16,7 +16,7 @@ from discovery.core.prediction.forecast import FailureMode, Forecast, forecast
 from discovery.doctor.examine import examine
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.jars.download import client_jars
-from tests.chaos.prediction.judge import Judged, Started, judge_starts, starts_needed
+from tests.chaos.prediction.comparison import Judged, Started, judge_starts, starts_needed
 from tests.chaos.prediction.scenarios import Scenario
 from tests.support.faults import accept_and_hang, black_hole, refused_port
 

@@ -13,7 +13,7 @@ from typing import Any
 from discovery.core.prediction.removal import GROUPS, TRANSACTIONS, coordinator_partition
 from discovery.localkafka.admin import Admin
 from discovery.localkafka.cluster import LocalKafka
-from tests.chaos.prediction.judge import Started
+from tests.chaos.prediction.comparison import Started
 from tests.chaos.prediction.play import Order, start_clients
 
 _API_SECONDS = 15

@@ -24,7 +24,7 @@ from tests.chaos.sink import brokers, spark
 from tests.chaos.sink.checks import CHECKS, Finding
 from tests.chaos.sink.engine import Played, at_every_point, plan_of, play, play_mutant
 from tests.chaos.sink.mutants import MUTANTS
-from tests.chaos.sink.proxy import KafkaProxy
+from tests.support.proxy import KafkaProxy
 from tests.support.spark.standalone import standalone
 
 _COUNTED = {"lost": "C1 lost", "duplicates": "C2 duplicate", "torn": "C4 torn lane"}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from discovery.spark.sink import hooks
-from tests.spark.test_sink_jobs import JOB_SECONDS, NOW, Topics, topics, visit
 from tests.support.helpers import eventually
+from tests.support.spark.jobs import JOB_SECONDS, NOW, Topics, topics, visit
 
 __all__ = ["topics"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -16,8 +16,8 @@ from tests.chaos.sink.checks import Finding, findings
 from tests.chaos.sink.collect import proofs, read_all, said, sentinels_read, stable_ends, tailing
 from tests.chaos.sink.engine import COMMIT_POINTS, TASK_POINTS
 from tests.chaos.sink.evidence import Evidence, Seen
-from tests.chaos.sink.proxy import Api, KafkaProxy, Rule
 from tests.support.helpers import produce
+from tests.support.proxy import Api, KafkaProxy, Rule
 from tests.support.sink import Sink
 from tests.support.spark.driver import SparkDriver
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.tools import find
+from tests.support.debian_tools import find
 from tests.support.helpers import eventually
 
 _NODE = Path(__file__).with_name("node.sh").resolve()

@@ -9,7 +9,7 @@ from benchmarks.peers.report import short_table, wins
 from benchmarks.peers.reported import java_cause, short, spark_cause
 from benchmarks.peers.rows import FOREIGN, Row, longest_gap, measure, parse_rows, timeline
 from benchmarks.peers.systems import SYSTEMS
-from benchmarks.peers.words import CASE_TITLES, SYSTEM_TITLES
+from benchmarks.peers.titles import CASE_TITLES, SYSTEM_TITLES
 from benchmarks.report import PEERS, PEERS_BEGIN, PEERS_END, PEERS_PAGE, put
 
 

@@ -7,7 +7,7 @@ from discovery.core.prediction.clients import ClientKind
 from discovery.core.prediction.forecast import Forecast, Start
 from discovery.core.prediction.removal import GROUPS, TRANSACTIONS, RemovalFacts, judge
 from discovery.core.prediction.removal_report import removal_document
-from tests.chaos.prediction.judge import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
+from tests.chaos.prediction.comparison import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
 from tests.chaos.prediction.removals import draw_removals, foreseen
 from tests.chaos.prediction.scenarios import MOST_LIVING, VERSIONS, draw
 from tests.unit.core.test_removal import facts, ids, partition, topic

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from discovery.cli.app import app
 from discovery.core.errors import ConfigError, StateError
 from discovery.spark.source.cuts.ledger_file import FileLedger
+from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import tp
-from tests.unit.checkpoint.test_checkpoint import checkpoint
 
 BATCHES: Mapping[int, str] = {3: '{"t": {"0": 15, "1": 5}}', 4: '{"t": {"0": 40, "1": 5}}'}
 

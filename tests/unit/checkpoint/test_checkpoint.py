@@ -1,7 +1,6 @@
 """Checkpoints on disk, sound and broken, as `kafka-discovery checkpoint` judges them."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,30 +15,11 @@ from discovery.spark.checkpoint.verify import judge
 from discovery.spark.source.cuts.ledger import Incarnation
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import CutRecord
+from tests.support.checkpoint import META, checkpoint
 from tests.support.fakes.feed import partition_view, tp, view_of
 
-META = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 NATIVE = '{"t":{"0":15,"1":5}}'
 OURS = '{"t": {"0": 15, "1": 5}}'
-
-
-def checkpoint(
-    folder: Path,
-    batches: dict[int, str],
-    recorded: Sequence[int] = (),
-    *,
-    version: str = "v1",
-) -> Path:
-    """Write a checkpoint as Spark does: `batches` holds the lines of the sources."""
-    for name in ("offsets", "commits"):
-        (folder / name).mkdir(parents=True)
-    (folder / "metadata").write_text('{"id":"f2ac99fe"}')
-    for number, lines in batches.items():
-        (folder / "offsets" / str(number)).write_text(f"{version}\n{META}\n{lines}")
-        (folder / "offsets" / f".{number}.crc").write_bytes(b"crc")
-    for number in recorded:
-        (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    return folder
 
 
 def findings(folder: Path, reader: Writer = Writer.OURS) -> list[tuple[str, str]]:

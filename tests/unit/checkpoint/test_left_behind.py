@@ -13,9 +13,10 @@ from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
+from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import partition_view, tp
 from tests.support.fakes.planner import feed_with
-from tests.unit.checkpoint.test_checkpoint import checkpoint, run
+from tests.unit.checkpoint.test_checkpoint import run
 
 QUERY = "f2ac99fe"
 CUT = CutRecord(

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from discovery.cli.app import app
 from discovery.core.errors import ConfigError, StateError
 from discovery.store.snapshots import SnapshotStore
-from tests.unit.core.core_values import address, settled, snapshot_of, topic
+from tests.support.core_values import address, settled, snapshot_of, topic
 
 run = CliRunner().invoke
 

@@ -20,7 +20,7 @@ from discovery.core.parking import parked_reason
 from discovery.core.policy import Policy
 from discovery.core.questions import AskMetadata, AskOffsets, AskTopicIds, Division, Leaders, Vet, Wanted
 from discovery.core.state import State, initial_state
-from tests.unit.core.core_values import POLICY, THEIRS, address, alive, answer, dead, run, settled, topic
+from tests.support.core_values import POLICY, THEIRS, address, alive, answer, dead, run, settled, topic
 
 READ, IDLE = TopicName("read"), TopicName("idle")
 ONE, TWO = BrokerId(1), BrokerId(2)

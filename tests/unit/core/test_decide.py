@@ -16,7 +16,7 @@ from discovery.core.model import PartitionOffsets as Offsets
 from discovery.core.parking import parked_reason
 from discovery.core.state import State, initial_state
 from discovery.core.topics import is_confirmed
-from tests.unit.core.core_values import (
+from tests.support.core_values import (
     OURS,
     POLICY,
     THEIRS,

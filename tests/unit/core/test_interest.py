@@ -4,10 +4,18 @@ import pytest
 
 from discovery.core.answers import OffsetsAnswer
 from discovery.core.errors import ConfigError
-from discovery.core.interest import Interest
-from discovery.core.model import BrokerId, Isolation, PartitionOffsets, TopicName, TopicPartition
+from discovery.core.interest import CUT_LEDGER_TOPIC, SINK_LEDGER_TOPIC, Interest
+from discovery.core.model import (
+    BrokerId,
+    Isolation,
+    PartitionOffsets,
+    TopicName,
+    TopicPartition,
+)
 from discovery.core.offsets import OffsetBook
-from tests.unit.core.core_values import topic
+from tests.support.core_values import (
+    topic,
+)
 
 A, B = TopicName("a"), TopicName("b")
 
@@ -54,3 +62,10 @@ def test_given_offsets_that_did_not_change_when_answered_again_then_the_book_kee
     )
     book = OffsetBook().with_answer(first, now=1.0)
     assert book.with_answer(first, now=2.0) == book
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", CUT_LEDGER_TOPIC, SINK_LEDGER_TOPIC])
+def test_given_an_internal_topic_when_followed_then_a_name_means_it_and_no_pattern_does(name: str) -> None:
+    assert Interest(topics=(TopicName(name),)).wants_topic(TopicName(name))
+    assert not Interest(pattern="").wants_topic(TopicName(name))
+    assert not Interest(pattern="^__").wants(TopicPartition(TopicName(name), 0))

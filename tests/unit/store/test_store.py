@@ -18,7 +18,7 @@ from discovery.core.state import initial_state
 from discovery.store.codec import Saved, decode, encode
 from discovery.store.files import FileLock, write_atomically
 from discovery.store.snapshots import SnapshotStore, file_name
-from tests.unit.core.core_values import address, alive, answer, run, settled, snapshot_of, topic
+from tests.support.core_values import address, alive, answer, run, settled, snapshot_of, topic
 
 
 def saved_view(cluster: str = "ours", brokers: int = 2, generation: int = 5) -> Snapshot:

@@ -1,22 +1,14 @@
-"""The pure parts below the gateway and the vetter."""
+"""librdkafka's answers and errors as values of ours."""
 
-import errno
-import logging
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from discovery.config.client.options import map_client_options
 from discovery.core.errors import FailureKind, GatewayError
-from discovery.core.model import BrokerAddress, Verdict
 from discovery.kafka import codes
-from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties
 from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
-from discovery.kafka.vetting.probe import _by_sight
-from discovery.kafka.vetting.sniff import Sniffed, _classify
-from discovery.kafka.vetting.tcp_check import _worst
 
 TIMED_OUT = KafkaError._TIMED_OUT
 
@@ -106,78 +98,3 @@ def test_given_topic_errors_then_unknown_is_said_forbidden_fails_and_others_stay
     with pytest.raises(GatewayError, match="topic secret") as caught:
         metadata_answer(metadata(forbidden))
     assert caught.value.kind is FailureKind.AUTH
-
-
-@pytest.mark.parametrize(
-    ("data", "seen"),
-    [
-        (b"\x00\x00\x00\x0a\x00\x00\x6b\x64\x00\x00", Sniffed.KAFKA),
-        (b"\x00\x00\x00\x0a\x00\x00\x6b\x65\x00\x00", Sniffed.OTHER),
-        (b"\x7f\xff\xff\xff\x00\x00\x6b\x64", Sniffed.OTHER),
-        (b"\x15\x03\x03\x00\x02\x02\x46", Sniffed.TLS),
-        (b"HTTP/1.1 400", Sniffed.OTHER),
-        (b"220", Sniffed.OTHER),
-    ],
-)
-def test_given_first_bytes_then_they_are_recognised(data: bytes, seen: Sniffed) -> None:
-    assert _classify(data) is seen
-
-
-@pytest.mark.parametrize(
-    ("seen", "tls_error", "verdict"),
-    [
-        (Sniffed.OTHER, False, Verdict.NOT_KAFKA),
-        (Sniffed.TLS, False, Verdict.TLS_FAILED),
-        (Sniffed.KAFKA, False, Verdict.TLS_FAILED),
-        (Sniffed.CLOSED, True, Verdict.TLS_FAILED),
-        (Sniffed.CLOSED, False, Verdict.REFUSED),
-        (Sniffed.SILENT, True, Verdict.TLS_FAILED),
-        (Sniffed.SILENT, False, Verdict.SILENT),
-    ],
-)
-def test_given_what_was_seen_then_one_verdict_follows(seen: Sniffed, tls_error: bool, verdict: Verdict) -> None:  # noqa: FBT001
-    assert _by_sight(seen, "why", tls=True, tls_error=tls_error).failure is verdict
-
-
-def test_given_failures_of_several_addresses_then_the_hopeful_one_is_reported() -> None:
-    refused, silent = ConnectionRefusedError(), TimeoutError()
-    unreachable = OSError(errno.ENETUNREACH, "Network is unreachable")
-    assert _worst([refused, silent], 2).failure is Verdict.SILENT
-    assert _worst([unreachable, refused], 2).failure is Verdict.REFUSED
-    assert _worst([unreachable], 2).detail == "not reachable: Network is unreachable"
-    assert _worst([], 2).failure is Verdict.SILENT
-
-
-def test_given_user_options_then_what_discovery_insists_on_wins() -> None:
-    options = map_client_options({"kafka.request.timeout.ms": "60000", "kafka.fetch.min.bytes": "5", "client.id": "me"})
-    properties = client_properties(
-        options,
-        [BrokerAddress("::1", 1), BrokerAddress("b", 2)],
-        connect_timeout_seconds=0.2,
-        request_timeout_seconds=3,
-    )
-    assert properties["bootstrap.servers"] == "[::1]:1,b:2"
-    assert properties["socket.timeout.ms"] == 3_000
-    assert properties["socket.connection.setup.timeout.ms"] == 1_000, "librdkafka takes no less"
-    assert properties["allow.auto.create.topics"] is False
-    assert properties["client.id"] == "me"
-    assert "fetch.min.bytes" not in properties
-
-
-def test_given_the_probe_topic_then_kafka_can_never_create_it() -> None:
-    assert PROBE_TOPIC == "/", "legal names match [a-zA-Z0-9._-]+"
-
-
-def test_given_a_noisy_client_then_a_few_lines_pass_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    log = QuietLog(lines=2, window_seconds=60)
-    with caplog.at_level(logging.INFO, logger="discovery.kafka.client"):
-        for number in range(5):
-            log.log(3, "line %d", number)
-        log._window_start -= 61
-        log.log(3, "later")
-    assert [r.getMessage() for r in caplog.records] == [
-        "line 0",
-        "line 1",
-        "dropped 3 log lines of the Kafka client",
-        "later",
-    ]

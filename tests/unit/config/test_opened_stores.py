@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from discovery.config.client import key_material, keytool
-from discovery.config.client.key_material import fresh, open_stores
+from discovery.config.client import keytool, opened_stores
+from discovery.config.client.opened_stores import fresh, open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
 from discovery.spark.source.options.parse import parse_options
@@ -59,7 +59,7 @@ def test_given_one_client_in_any_form_when_opened_then_key_and_chain_are_the_sam
 def test_given_a_renewed_store_when_a_client_is_made_again_then_it_gets_what_the_file_holds_now(
     made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(key_material, "_CONTENTS_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(opened_stores, "_CONTENTS_CHECK_SECONDS", 0.0)
     store = tmp_path / "key.pem"
     store.write_text(made.text("stranger-client.pem"))
     options = opened(key_store(str(store), keystore_type="PEM", key_password=KEY_PASSWORD))
@@ -74,11 +74,11 @@ def test_given_a_renewed_store_when_a_client_is_made_again_then_it_gets_what_the
     assert not any(secret in caplog.text for secret in SECRETS)
     store.write_text(made.text("stranger-client.pem"))
     with monkeypatch.context() as broken:
-        broken.setattr(key_material, "_key", lambda _: (_ for _ in ()).throw(ConfigError("keytool took too long")))
+        broken.setattr(opened_stores, "_key", lambda _: (_ for _ in ()).throw(ConfigError("keytool took too long")))
         assert fresh(options).librdkafka["ssl.certificate.pem"].strip() == made.text("client.crt").strip()
     assert fresh(options).librdkafka == options.librdkafka, "a content that could not be read once is read later"
     code = (
-        "import sys, pickle; from discovery.config.client.key_material import fresh\n"
+        "import sys, pickle; from discovery.config.client.opened_stores import fresh\n"
         "options = pickle.loads(sys.stdin.buffer.read()); assert fresh(options) is options"
     )
     subprocess.run([sys.executable, "-c", code], input=elsewhere, check=True, timeout=60)
@@ -87,7 +87,7 @@ def test_given_a_renewed_store_when_a_client_is_made_again_then_it_gets_what_the
 def test_given_a_renewed_store_when_tasks_are_planned_then_their_clients_get_it(
     made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_material, "_CONTENTS_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(opened_stores, "_CONTENTS_CHECK_SECONDS", 0.0)
     store = tmp_path / "trust.pem"
     store.write_text(made.text("stranger.pem"))
     named = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.ssl.truststore.location": str(store)}
