@@ -10,7 +10,7 @@ from enum import Enum
 
 from discovery.core.errors import SinkRefusedError
 from discovery.core.plural import counted
-from discovery.spark.sink.marker import Control, Marker
+from discovery.spark.sink.marker import Control, Fingerprint, Marker
 
 RETENTION_SECONDS = 7 * 86_400
 """How long brokers keep a committed offset by default (`offsets.retention.minutes`)."""
@@ -62,16 +62,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """The lane is committed already: read the input to its end and compare it with the marker."""
+    """The lane's part of the batch is complete: read the input to its end and compare it with the marker."""
 
     marker: Marker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """The whole batch was confirmed already; this lane had nothing in it, or has since begun again: read and forget."""
-
-    generation: int
+    """The whole batch was complete when this generation began, with other lanes than these: read and forget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ def judge(
     if known is not None and is_there and not known.is_boundary:
         return _other_target(known.target, attempt) or Compare(marker=known)
     if is_there or control.batch_id == attempt.batch_id:
-        return _other_target(control.target, attempt) or Skip(generation=control.generation)
+        return _other_target(control.target, attempt) or _complete(known, control)
     return (
         Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
     )
@@ -208,6 +206,18 @@ def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse 
         sentence=f"batch {last} is committed, this is batch {attempt.batch_id}: an attempt out of the past, or a "
         "checkpoint that was rolled back; restore the right one, or run `kafka-discovery sink takeover`",
     )
+
+
+def _complete(known: Marker | None, control: Control) -> Compare | Skip:
+    """The batch is complete, and this lane has no marker of it: it was empty, unless the lanes were others."""
+    if control.lane_walls == () or (known is not None and known.is_boundary and known.batch_id == control.batch_id):
+        return Skip()
+    nothing = Marker(
+        query_id=control.query_id, batch_id=control.batch_id, lanes=control.lanes, rows=0,
+        fingerprint=Fingerprint().text(), attempt="-", wall_seconds=control.wall_seconds,
+        generation=control.generation, target=control.target,
+    )  # fmt: skip
+    return Compare(marker=nothing)
 
 
 def _without_marker(control: Control, attempt: Attempt, kept_seconds: int) -> Decision:

@@ -101,7 +101,7 @@ class Control:
     generation: int
     wall_seconds: int
     lane_walls: tuple[int, ...] = field(default=())
-    """When each lane last had a marker, epoch seconds; 0: never in this generation."""
+    """When each lane last had a marker, epoch seconds; 0: never in this generation. Empty: nothing was written in it."""
     run: str = ""
     """The run of the query that confirmed the last batch; empty: not known."""
     kept: int = 0
@@ -246,6 +246,8 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
     lanes = some.lanes if some is not None and not control.generation else control.known_lanes
     # Spark begins a batch when the one before it is complete.
     complete = max((marker.batch_id - (not marker.is_boundary) for marker in current.values()), default=-1)
+    is_begun = bool(control.lane_walls) or any(not marker.is_boundary for marker in current.values())
+    walls = tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes))
     return replace(
         control,
         query_id=control.query_id or (some.query_id if some is not None else ""),
@@ -253,7 +255,7 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
         lanes=lanes + CLOSED * control.is_closed,
         generation=generation,
         wall_seconds=wall,
-        lane_walls=tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes)),
+        lane_walls=walls if is_begun else (),
         is_recorded=True,
     )
 
