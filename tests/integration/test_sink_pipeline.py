@@ -114,11 +114,25 @@ def test_given_a_source_recreated_when_copied_then_it_is_refused_before_any_outp
     assert pipe.visible() == ["0.0", "0.1", "0.2"]
 
 
+def test_given_a_source_recreated_when_brokers_do_not_report_its_id_then_nothing_is_taken_for_copied(
+    pipe: Pipe,
+) -> None:
+    assert pipe.copy(1, range(2), topic_id="") == 2, "of the first records nothing can be compared"
+    assert pipe.copy(1, range(3), topic_id="one") == 1
+    for partition in (0, 1):
+        pipe.copy(partition, range(3))
+        with pytest.raises(TransactionError, match=f"in-{partition}: brokers did not report the topic's id, .*restart"):
+            pipe.copy(partition, range(5), topic_id="")
+        with pytest.raises(SinkRefusedError, match=r"the topic was recreated \(id one, now two\)"):
+            pipe.copy(partition, range(5), topic_id="two")
+    assert pipe.visible() == ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
+
+
 def test_given_a_worker_of_a_run_with_other_lanes_when_it_comes_late_then_it_is_refused(pipe: Pipe) -> None:
     old = pipe.plan()
     pipe.lanes = 2
     pipe.plan()
-    with pytest.raises(SinkRefusedError, match="another number of lanes has begun"):
+    with pytest.raises(TransactionError, match="another number of lanes has begun"):
         OffsetLane(old, pipe.source, "one", 0).write(rows(0, range(2)))
     with pytest.raises(ConfigError, match="a record of lane 1 came to task 0"):
         OffsetLane(pipe.plan(), pipe.source, "one", 0).write(rows(0, range(2), lane=1))
@@ -227,7 +241,7 @@ def second(pipe: Pipe) -> Pipe:
     return second
 
 
-OTHER_TARGET = r"sinkId in use: it copies to topic {}, this is for {}, .*; give each copy a sinkId \(--sink-id\)"
+OTHER_TARGET = r"sinkId in use: it copies to topic {}, this one to {}; give each copy a sinkId \(--sink-id\)"
 
 
 def test_given_a_pipeline_when_a_second_one_has_its_sink_id_and_another_target_then_that_is_refused_at_its_start(
@@ -243,6 +257,19 @@ def test_given_a_pipeline_when_a_second_one_has_its_sink_id_and_another_target_t
         OffsetLane(begun, pipe.source, "one", 0).write(rows(0, range(5)))
     assert pipe.copy(0, range(4)) == 1
     assert (pipe.visible(), second.visible()) == (["0.0", "0.1", "0.2", "0.3"], [])
+
+
+def test_given_a_pipeline_when_a_second_one_has_its_sink_id_and_another_source_then_that_is_refused_at_its_start(
+    pipe: Pipe,
+) -> None:
+    pipe.copy(0, range(3))
+    other = Pipe(pipe.cluster, pipe.folder, sink_id=pipe.topic, topic=pipe.topic)
+    other.more = {BY_OFFSET: f"{pipe.topic}-other "}
+    said = rf"sinkId in use: it copies from topic {pipe.source}, this one from {pipe.topic}-other; give each copy"
+    with pytest.raises(SinkRefusedError, match=said):
+        other.plan()
+    forget(pipe.plan().options)
+    assert pipe.copy(0, range(4)) == 1
 
 
 def test_given_a_pipeline_whose_offsets_have_expired_when_one_with_another_target_starts_then_records_name_the_first(

@@ -239,7 +239,7 @@ def test_given_a_driver_that_died_while_it_changed_the_lanes_when_started_again_
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
     ledger.write_control(replace(control, lanes=CLOSED + 1), timeout_seconds=SECONDS)
-    with pytest.raises(SinkRefusedError, match="lane count changed: a start is changing the number of lanes"):
+    with pytest.raises(TransactionError, match="lane count changing: a start is changing the number of lanes"):
         sink.write(1, ["b"])
     forget(plan.options)
     sink.confirm(sink.write(1, ["b"]))

@@ -8,7 +8,7 @@ marker that is not there will never come, and whoever could still commit it is f
 from dataclasses import dataclass
 from enum import Enum
 
-from discovery.core.errors import SinkRefusedError
+from discovery.core.errors import SinkRefusedError, TransactionError
 from discovery.core.plural import counted
 from discovery.spark.sink.marker import Control, Fingerprint, Marker
 
@@ -32,6 +32,8 @@ class Refusal(Enum):
     STALE_BATCH = "stale batch"
     SINK_ID_IN_USE = "sinkId in use"
     LANE_COUNT_CHANGED = "lane count changed"
+    LANE_COUNT_CHANGING = "lane count changing"
+    """May pass: the next start does it again, from its beginning."""
     LEDGER_LOST = "markers lost"
 
 
@@ -160,7 +162,7 @@ def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refus
         )
     if control.is_closed:
         return Refuse(
-            refusal=Refusal.LANE_COUNT_CHANGED,
+            refusal=Refusal.LANE_COUNT_CHANGING,
             sentence="a start is changing the number of lanes; start the query again if it does not come to an end",
         )
     counts = {control.lanes, *((marker.lanes,) if marker else ())}
@@ -242,12 +244,13 @@ def _lost(what: str) -> Refuse:
     )
 
 
-def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError:
-    """Return the error that ends the query.
+def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError | TransactionError:
+    """Return the error that ends the query; a `TransactionError` where another start may cure it.
 
     Runs: anywhere (pure).
     """
-    return SinkRefusedError(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
+    kind = TransactionError if refuse.refusal is Refusal.LANE_COUNT_CHANGING else SinkRefusedError
+    return kind(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
 
 
 def settle(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from discovery.core.errors import ConfigError, SinkRefusedError, StateError
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink import hooks
@@ -43,7 +43,7 @@ class OffsetLane:
         Args:
             plan: The sink.
             source: The topic that is read.
-            topic_id: Its id at this moment; empty: not known, and nothing is compared.
+            topic_id: Its id at this moment; empty: brokers did not report it.
             lane: The number of this task.
             begun_seconds: When it began, epoch seconds; now, where left out.
         """
@@ -68,7 +68,8 @@ class OffsetLane:
             How many records were written.
 
         Raises:
-            TransactionError: it did not end well; the retry of the task finds out what is there.
+            TransactionError: it did not end well, or the source's id is not known; the retry of the task finds out
+                what is there.
             SinkRefusedError: a record can never be written, or the source is another topic than before.
             ConfigError: a record is in the wrong lane.
 
@@ -119,11 +120,11 @@ class OffsetLane:
         """After the fence: a worker of a run with other lanes may have partitions that are another lane's now."""
         control = self._ledger.control(timeout_seconds=self._limit_seconds)
         if control is None or control.lanes != self._plan.options.lanes:
-            raise SinkRefusedError(
+            raise TransactionError(
                 f"sinkId {self._plan.options.sink_id!r}: another run with another number of lanes has begun, or the "
                 "control record is gone; start the query again"
             )
-        refuse_other_target(self._plan.options, control.target)
+        refuse_other_copy(self._plan.options, source=control.source, target=control.target)
         return control
 
     def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
@@ -168,11 +169,7 @@ class OffsetLane:
             topic_id = topic_of(note.text, where=f"{where}: offset {note.offset} in group {self._plan.options.group}")
         except StateError as error:
             raise SinkRefusedError(str(error)) from None
-        if self._topic_id and topic_id and topic_id != self._topic_id:
-            raise SinkRefusedError(
-                f"{where}: the topic was recreated (id {topic_id}, now {self._topic_id}), and its offsets mean other "
-                "records; give the job another --sink-id to copy the new one"
-            )
+        refuse_other_topic(topic_id, self._topic_id, where)
         return note.offset
 
     def _from_the_beginning(self, partition: int) -> int:
@@ -185,24 +182,54 @@ class OffsetLane:
         raise copied_perhaps(options, self._source, partition)
 
 
-def refuse_other_target(options: SinkOptions, target: str | None) -> None:
-    """Refuse a second pipeline under one `sinkId`: what the first has copied would count as copied by it too.
+def refuse_other_topic(known: str, topic_id: str, where: str) -> None:
+    """Refuse offsets of a topic that was recreated.
 
     Args:
-        options: Of the one that starts or writes.
-        target: The topic that the sink was begun with; None: not known, or taken over since.
+        known: The id that was committed with the offset; empty: brokers did not report it then.
+        topic_id: The id of now; empty: they do not report it now.
+        where: Names the partition in errors.
 
     Raises:
-        SinkRefusedError: it is another one.
+        SinkRefusedError: it is another topic.
+        TransactionError: whether it is another one is not known.
 
     Runs: anywhere (pure).
     """
-    if target not in {None, options.topic}:
-        raise SinkRefusedError(
-            f"sinkId {options.sink_id!r}: {Refusal.SINK_ID_IN_USE.value}: it copies to topic {target}, this is for "
-            f"{options.topic}, which would miss what that one has; give each copy a sinkId (--sink-id) of its own, or "
-            f"run `kafka-discovery sink takeover` if it shall go on in {options.topic}"
+    if known and not topic_id:
+        raise TransactionError(
+            f"{where}: brokers did not report the topic's id, so it may have been recreated; restart the query"
         )
+    if known and known != topic_id:
+        raise SinkRefusedError(
+            f"{where}: the topic was recreated (id {known}, now {topic_id}), and its offsets mean other records; give "
+            "the job another --sink-id to copy the new one"
+        )
+
+
+def refuse_other_copy(options: SinkOptions, *, source: str | None, target: str | None) -> None:
+    """Refuse a second pipeline under one `sinkId`.
+
+    Into another target it would leave out what the first has copied; of another source it would end the transactions
+    of the first, and the first its own.
+
+    Args:
+        options: Of the one that starts or writes.
+        source: The topic that the sink was begun with; None: not known, or taken over since.
+        target: Likewise.
+
+    Raises:
+        SinkRefusedError: one of them is another one.
+
+    Runs: anywhere (pure).
+    """
+    for way, there, here in (("to", target, options.topic), ("from", source, options.source_topic)):
+        if there not in {None, here}:
+            raise SinkRefusedError(
+                f"sinkId {options.sink_id!r}: {Refusal.SINK_ID_IN_USE.value}: it copies {way} topic {there}, this one "
+                f"{way} {here}; give each copy a sinkId (--sink-id) of its own, or run `kafka-discovery sink takeover` "
+                f"if it shall go on {way} {here}"
+            )
 
 
 def copied_perhaps(options: SinkOptions, source: TopicName, partition: int) -> SinkRefusedError:

@@ -17,7 +17,7 @@ from discovery.spark.sink.lanes import Refusal
 from discovery.spark.sink.ledger import SinkLedger, commit_marker, fence_lanes, half_key, until
 from discovery.spark.sink.marker import CLOSED, Control, Marker, newest, renewed
 from discovery.spark.sink.offsets import SourceOffset, offset_key
-from discovery.spark.sink.pipeline import copied_perhaps, refuse_other_target
+from discovery.spark.sink.pipeline import copied_perhaps, refuse_other_copy
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -44,8 +44,8 @@ def current_control(plan: SinkPlan, ledger: SinkLedger) -> Control | None:
     is_young = control is not None and time.time() - control.wall_seconds < plan.retention_seconds // 2
     if plan.options.source_topic is not None:
         if control is not None:
-            refuse_other_target(plan.options, control.target)
-        is_known = is_young and control is not None and control.target is not None
+            refuse_other_copy(plan.options, source=control.source, target=control.target)
+        is_known = is_young and control is not None and None not in {control.source, control.target}
         return control if is_known else _of_offsets(plan, ledger, control, plan.options.source_topic)
     if control is not None and control.is_recorded == is_young:
         # Young and recorded: nothing to do. Old and not recorded: a marker may have expired without a trace.
@@ -116,12 +116,12 @@ def _of_offsets(plan: SinkPlan, ledger: SinkLedger, control: Control | None, sou
         if not known and not recorded:
             return None
         for one in recorded.values():
-            refuse_other_target(plan.options, one.target)
+            refuse_other_copy(plan.options, source=source, target=one.target)
         complete = bool(recorded) and all(offset.is_complete for offset in recorded.values())
         control = Control(
             query_id="", batch_id=-1, lanes=plan.options.lanes, generation=1, wall_seconds=0, is_recorded=complete
         )
-    after = replace(control, wall_seconds=int(time.time()), target=plan.options.topic)
+    after = replace(control, wall_seconds=int(time.time()), source=source, target=plan.options.topic)
     ledger.write_control(after, timeout_seconds=_ANSWER_SECONDS)
     return after
 
