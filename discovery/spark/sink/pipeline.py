@@ -10,7 +10,7 @@ Offsets mean nothing across topics of one name: each marker says the id of its t
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
@@ -21,7 +21,7 @@ from discovery.spark.sink.columns import records
 from discovery.spark.sink.lanes import Refusal, asleep, refused
 from discovery.spark.sink.ledger import SinkLedger, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control
-from discovery.spark.sink.offsets import SourceOffset, record_key, topic_of
+from discovery.spark.sink.offsets import SourceOffset, offset_key, record_key, topic_of
 from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import Targets
@@ -57,6 +57,8 @@ class OffsetLane:
         self._is_recorded = False
         self._notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
         self._targets = Targets(plan)
+        self._records: Mapping[int, SourceOffset] | None = None
+        """Read where a partition has no offset."""
         self._committed: dict[int, int] = {}
         self._reached: dict[int, int] = {}
         self._written = 0
@@ -163,7 +165,7 @@ class OffsetLane:
         """Return from where on a partition is not in the target yet; asked after the fence, so it is the last word."""
         note = self._notes.read([partition], timeout_seconds=self._limit_seconds).get(partition)
         if note is None:
-            return self._from_the_beginning(partition)
+            return self._recorded(partition)
         where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
         try:
             topic_id = topic_of(note.text, where=f"{where}: offset {note.offset} in group {self._plan.options.group}")
@@ -172,14 +174,40 @@ class OffsetLane:
         refuse_other_topic(topic_id, self._topic_id, where)
         return note.offset
 
-    def _from_the_beginning(self, partition: int) -> int:
-        """Of a partition without an offset nothing is in the target: unless it expired, which records would tell."""
+    def _recorded(self, partition: int) -> int:
+        """Return what the records say of a partition without an offset: it expired, or there never was one."""
         options = self._plan.options
+        if self._records is None:
+            self._records = recorded_offsets(
+                self._ledger, self._source, committed=True, timeout_seconds=self._limit_seconds
+            )
+        if (one := self._records.get(partition)) is not None:
+            refuse_other_topic(one.topic_id, self._topic_id, f"sinkId {options.sink_id!r}: {self._source}-{partition}")
+            return one.offset
+        if self._is_recorded:
+            return 0
         if refuse := asleep(self._begun_seconds, int(time.time()), self._plan.retention_seconds):
             raise refused(refuse, options.sink_id, self._lane)
-        if self._is_recorded or (options.foreach_batch is not None and options.foreach_batch[0] > 0):
+        if options.foreach_batch is not None and options.foreach_batch[0] > 0:
             return 0
         raise copied_perhaps(options, self._source, partition)
+
+
+def recorded_offsets(
+    ledger: SinkLedger, source: TopicName, *, committed: bool, timeout_seconds: float
+) -> Mapping[int, SourceOffset]:
+    """Return what is recorded of a source, by partition; raises and waits like `SinkLedger.records`.
+
+    Runs: driver, and a task that finds a partition without an offset; reads the marker topic.
+    """
+    found: dict[int, SourceOffset] = {}
+    for (_, key), text in ledger.records(timeout_seconds=timeout_seconds, committed=committed).items():
+        if (number := offset_key(key, source)) is None:
+            continue
+        one = SourceOffset.decode(text, where=f"record {key}")
+        if number not in found or one.offset > found[number].offset:
+            found[number] = one
+    return found
 
 
 def refuse_other_topic(known: str, topic_id: str, where: str) -> None:
