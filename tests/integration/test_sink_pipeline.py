@@ -17,7 +17,7 @@ from discovery.spark.sink import operator as operate
 from discovery.spark.sink.checks import check_cluster
 from discovery.spark.sink.columns import LANE
 from discovery.spark.sink.foreach import exactly_once_by_offset
-from discovery.spark.sink.ledger import SinkLedger, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, recording, transaction_of, until
 from discovery.spark.sink.marker import Control
 from discovery.spark.sink.options import BY_OFFSET
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION, OffsetLane
@@ -212,6 +212,16 @@ def test_given_a_control_record_that_grows_old_when_started_then_it_is_renewed_b
     assert pipe.copy(0, range(3)) == 0
 
 
+def end_records(plan: SinkPlan) -> None:
+    """Leave what a program leaves that wrote no records."""
+    ledger, transaction, deadline = SinkLedger(plan), recording(plan), until(SECONDS)
+    transaction.fence(deadline)
+    transaction.begin()
+    for lane, key in ledger.records(timeout_seconds=SECONDS):
+        ledger.record(transaction, lane, key, None, deadline)
+    transaction.commit(deadline)
+
+
 def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_it_is_refused_not_copied_again(
     pipe: Pipe,
 ) -> None:
@@ -221,6 +231,7 @@ def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
     ledger.write_control(replace(control, is_recorded=False), timeout_seconds=SECONDS)
+    end_records(plan)
     with pytest.raises(SinkRefusedError, match="whether the partition was copied is open; restore the checkpoint"):
         pipe.copy(0, range(5))
     assert pipe.visible() == ["0.0", "0.1", "0.2"]
