@@ -315,7 +315,7 @@ chaos: setup ## Source, service and sink together under 200 seeds of faults; one
 .PHONY: chaos-sink
 chaos-sink: setup ## Kill, stop and cut off whatever the exactly-once sink has, by seed; a table of seeds and faults (40 minutes)
 	@mkdir -p build && rm -f build/chaos-sink.jsonl
-	$(BIN)/python -m tests.chaos.sink.chaos --seeds 104 --brokers --keep build/chaos-sink.jsonl
+	$(BIN)/python -m tests.chaos.sink.chaos --seeds 104 --brokers $(if $(MUTANT),--mutant '$(MUTANT)') --keep build/chaos-sink.jsonl
 	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark local --keep build/chaos-sink.jsonl
 	$(BIN)/python -m tests.chaos.sink.chaos --seeds 20 --spark executors --keep build/chaos-sink.jsonl
 

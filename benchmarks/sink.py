@@ -94,7 +94,7 @@ def _copied(spark: SparkSession, servers: str, source: str, target: str, *, sink
 
 def small(cluster: LocalKafka, spark: SparkSession) -> Result:
     """Milliseconds of a batch of ten records, and of one in which nothing is left to write."""
-    result: Result = {}
+    result: Result = {"slots": spark.sparkContext.defaultParallelism}
     spark.dataSource.register(EmptySink)
     for kind, keep in (("ten_records", lambda frame: frame), ("nothing", lambda frame: frame.where("value = 'x'"))):
         for sink in (NATIVE, EMPTY, OURS):
@@ -141,7 +141,7 @@ def _dripping(servers: str, topic: str) -> Iterator[None]:
 
 def visible(cluster: LocalKafka, spark: SparkSession) -> Result:
     """Milliseconds from a batch's trigger until a read_committed reader has its records."""
-    result: Result = {}
+    result: Result = {"slots": spark.sparkContext.defaultParallelism}
     stamped = "cast(cast(unix_millis(current_timestamp()) as string) as binary)"
     for sink in (NATIVE, OURS):
         source, target = f"visible-{sink}-in", f"visible-{sink}-out"
@@ -178,9 +178,10 @@ def _watching(servers: str, topic: str) -> Iterator[list[float]]:
 
     def watch() -> None:
         while not over.is_set():
-            messages = consumer.consume(100, 0.05)
-            now = time.time()
-            found.extend(now - int(m.value() or b"0") / 1_000 for m in messages if m.error() is None)
+            # One by one: `consume` waits for its number of records, or to its timeout.
+            message = consumer.poll(0.005)
+            if message is not None and message.error() is None:
+                found.append(time.time() - int(message.value() or b"0") / 1_000)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -276,11 +277,12 @@ def _latency_lines(result: Result) -> Iterator[str]:
             reported += f", goal <= {_MOST_RATIO}" if kind == "nothing" else ""
             if EMPTY in found:
                 reported += f"; {ours - found[EMPTY]['p50']:+.0f} ms beside a Python sink that does nothing"
-            yield f"| {words}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {reported} |"
+            slots = _slots(result["small"])
+            yield f"| {words}{slots}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {reported} |"
     if found := result.get("visible"):
         ours, native = (f"p50 {found[s]['p50']:.0f} ms, p99 {found[s]['p99']:.0f} ms" for s in (OURS, NATIVE))
         ratio = f"p50 **{found[OURS]['p50'] / found[NATIVE]['p50']:.2f}**, goal <= {_MOST_RATIO}"
-        yield f"| trigger to visible, read_committed reader | {ours} | {native} | {ratio} |"
+        yield f"| trigger to visible, read_committed reader{_slots(found)} | {ours} | {native} | {ratio} |"
     if found := result.get("recovery"):
         who = "one of two executors" if "complete" in found else "executor"
         for words, values in (("the next visible row", found), ("the end of its batch", found.get("complete"))):
@@ -293,6 +295,10 @@ def _latency_lines(result: Result) -> Iterator[str]:
         yield f"| {what} | {seconds} | - | <= 20 s |"
 
 
+def _slots(found: Result) -> str:
+    return f", {found['slots']} task slots" if "slots" in found else ""
+
+
 INTRODUCTION = (
     "`make bench-sink`. Three brokers, three replicas, trigger 1 s, four partitions and four lanes on two cores; both",
     "sinks write what the same source reads, in turn. Throughput counts batches after a query's first. Spark's own",
@@ -302,7 +308,7 @@ NOTES = (
     "What a small batch pays for, in a profile: a lane looks at its marker (5-30 ms), makes a producer and initialises",
     "it (40 ms; half a second in every second to fourth task before",
     "[decision 31](../decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
-    "adds the marker and commits (15-80 ms); four lanes on two cores come in two turns, 0.1 s of Spark's apart; the",
+    "adds the marker and commits (15-80 ms); four lanes in two slots come in two turns, 0.1 s of Spark's apart; the",
     "process that confirms the batch opens two connections and writes the control record (50-100 ms). One lane and a",
     "longer trigger are cheaper. This sink has no at-least-once mode.",
 )
@@ -311,13 +317,20 @@ CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     "small": small,
     "visible": visible,
 }
+SLOTS = {"small": LANES, "visible": LANES}
+"""Of Spark's tasks, beside two: where little is written, lanes wait for brokers, not for a core."""
 
 
 def main(names: Sequence[str]) -> None:
-    """Run the cases on one cluster and one session."""
+    """Run the cases on one cluster, each in a session of its own."""
     refuse_unknown("sink", CASES, names)
-    with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster, spark_session(native=True) as spark:
-        run_cases("sink", {name: partial(case, cluster, spark) for name, case in CASES.items()}, names)
+    with LocalKafka(ClusterSettings(brokers=BROKERS)) as cluster:
+        run_cases("sink", {name: partial(_in_session, name, cluster) for name in CASES}, names)
+
+
+def _in_session(name: str, cluster: LocalKafka) -> Result:
+    with spark_session(SLOTS.get(name, 2), native=True) as spark:
+        return CASES[name](cluster, spark)
 
 
 if __name__ == "__main__":

@@ -117,18 +117,11 @@ def start_query(session: SparkSession, options: CopyOptions) -> StreamingQuery:
         frame = read_records(
             session, job, includeHeaders="true", **first, **{"kafka.group.id": marker_group(output.sink_id)}
         )
-        write = exactly_once_by_offset(_sink(output), job.topic, transformed(options))
+        write = exactly_once_by_offset({**output.sink, "topic": output.topic}, job.topic, transformed(options))
     else:
         frame = read_records(session, job, includeHeaders="true")
         write = _table_writer(options)
     return written(frame, write, "copy", job)
-
-
-def _sink(output: KafkaOutput) -> dict[str, str]:
-    sink = {**output.sink, "topic": output.topic}
-    if output.dead_letter_topic is None:
-        return sink
-    return sink | {"onBadRecord": "dead-letter", "deadLetterTopic": output.dead_letter_topic}
 
 
 def _table_writer(options: CopyOptions) -> Callable[[DataFrame, int], None]:

@@ -27,6 +27,8 @@ _CONNECT_TRIES = 3
 _ASKED_TOPICS = 20
 _ANSWER_SECONDS = 5.0
 _LEAST_SECONDS = 0.001
+_ABORT_SECONDS = 1.0
+"""What it takes brokers, which look every 10 s, to end what they found: they get so much less as their limit."""
 _BUFFER_KILOBYTES = 65_536
 _HINTS: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "; allow READ and DESCRIBE on groups that begin with __spark_sink.",
@@ -214,7 +216,7 @@ class Transaction:
             access: How the brokers are reached.
             transactional_id: Its earlier producers are fenced by `fence`.
             topic: Any that this login may see; asked for to hear of brokers.
-            timeout_seconds: After so long the brokers abort it by themselves.
+            timeout_seconds: After so long, and the 10 s at most until they look, the brokers have aborted it; > 6.
             options: librdkafka properties of a producer that the user chose.
 
         Raises:
@@ -225,7 +227,7 @@ class Transaction:
         self._timeout_seconds = timeout_seconds
         self._until_poll = _POLL_EVERY_ROWS
         self._named: set[str] = set()
-        limit = milliseconds(timeout_seconds)
+        limit = milliseconds(timeout_seconds - _ABORT_SECONDS)
         try:
             self._producer = Producer(
                 {

@@ -6,7 +6,8 @@ import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.chaos.sink.chaos import line, run_seeds
-from tests.chaos.sink.engine import play_mutant
+from tests.chaos.sink.engine import Plan, play, play_mutant
+from tests.chaos.sink.faults import Fault
 from tests.chaos.sink.mutants import MUTANTS
 
 pytestmark = pytest.mark.kafka
@@ -17,6 +18,21 @@ def test_given_seeds_of_faults_when_played_then_nothing_is_lost_repeated_or_torn
 ) -> None:
     results = run_seeds(kafka_cluster, range(1, 4), tmp_path, at_once=3)
     assert all(result.sound for result in results), "\n".join(map(line, results))
+
+
+def test_given_productions_way_to_produce_when_killed_in_mid_write_then_nothing_is_lost_repeated_or_torn(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
+    faults = (
+        Fault(batch=0, point="step5.middle", action="kill"),
+        Fault(batch=1, point="step6.sent", action="kill"),
+        Fault(batch=2, point="step5.middle", action="stop"),
+    )
+    batches = tuple((tuple(f"k:{8 * batch + number}" for number in range(8)),) for batch in range(4))
+    plan = Plan(seed=0, lanes=1, batches=batches, faults=faults, plain=True)
+    played = play(kafka_cluster, topic_name, plan, tmp_path)
+    assert (played.findings, set(played.hits)) == ((), set(faults))
 
 
 @pytest.mark.parametrize("name", MUTANTS)

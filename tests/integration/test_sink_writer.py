@@ -142,6 +142,32 @@ def test_given_a_batch_that_this_run_began_when_a_lane_is_empty_then_it_costs_no
     assert sink.write(2, [], lane=1).outcome is Outcome.WRITTEN
 
 
+def test_given_a_complete_batch_without_records_when_its_replay_has_some_then_it_is_refused(sink: Sink) -> None:
+    sink.confirm(sink.write(0, []))
+    with pytest.raises(SinkRefusedError, match=r"batch 0 is committed with 0 records, its replay has 1:"):
+        sink.write(0, ["a"])
+    sink.more = {"onMismatch": "keep-committed"}
+    kept = sink.write(0, ["a"])
+    assert (kept.outcome, kept.others) == (Outcome.KEPT, 1)
+    sink.more = {"onMismatch": "rewrite"}
+    for outcome in (Outcome.WRITTEN, Outcome.KEPT):
+        report = sink.write(0, ["a"])
+        assert report.outcome is outcome
+        sink.confirm(report)
+    assert sink.visible() == ["a"]
+
+
+def test_given_a_lane_without_records_of_a_complete_batch_when_a_replay_has_some_then_it_is_refused(sink: Sink) -> None:
+    sink.lanes, sink.run = 2, "run-1"
+    for batch_id in (0, 1):
+        sink.confirm(sink.write(batch_id, [f"a{batch_id}"], lane=0), sink.write(batch_id, [], lane=1))
+    assert sink.write(1, [], lane=1).outcome is Outcome.KEPT
+    sink.run = "run-2"
+    assert sink.write(1, [], lane=1).outcome is Outcome.KEPT
+    with pytest.raises(SinkRefusedError, match=r"lane 1: batch 1 is committed with 0 records, its replay has 1:"):
+        sink.write(1, ["b"], lane=1)
+
+
 def test_given_records_that_an_empty_report_leaves_out_when_confirmed_then_the_batch_runs_again(sink: Sink) -> None:
     empty = sink.write(0, [])
     written = sink.write(0, ["a"])
@@ -213,7 +239,7 @@ def test_given_a_driver_that_died_while_it_changed_the_lanes_when_started_again_
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
     ledger.write_control(replace(control, lanes=CLOSED + 1), timeout_seconds=SECONDS)
-    with pytest.raises(SinkRefusedError, match="lane count changed: a start is changing the number of lanes"):
+    with pytest.raises(TransactionError, match="lane count changing: a start is changing the number of lanes"):
         sink.write(1, ["b"])
     forget(plan.options)
     sink.confirm(sink.write(1, ["b"]))

@@ -54,7 +54,7 @@ class Control(NamedTuple):
     lanes: int
     generation: int
     day: int
-    lane_days: tuple[int, ...]
+    lane_days: tuple[int, ...] = ()
     run: int = 0
     """The run that wrote it."""
 
@@ -177,4 +177,4 @@ def taken_over(control: Control, markers: tuple[Marker | None, ...], day: int) -
     """Take over with `discovery.spark.sink.marker.taken_over`."""
     generations = [found.generation for found in markers if found is not None]
     real = marker.taken_over(control.real(), generations, query_id="", wall=day * DAY)
-    return Control(real.batch_id, real.lanes, real.generation, day, (0,) * real.lanes)
+    return Control(real.batch_id, real.lanes, real.generation, day)

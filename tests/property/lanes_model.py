@@ -115,13 +115,13 @@ def _begin(world: World, state: State) -> Steps:
     if state.change is not None:
         yield from (_renewed if state.change.renews else _with_other_lanes)(world, state, begun, state.change)
     elif is_kept and (control is None or control.day < state.day):
-        known = control or Control(-1, 1, 0, 0, ())
+        known = control or Control(-1, 1, 0, 0)
         yield from _closed(world, state, Change(known, renews=True))
     elif control is None:
         if any(lane.marker or lane.pending for lane in state.lanes):
             yield "markers without a control record", _down(state)
             return
-        fresh = Control(-1, lanes, 1, state.day, (0,) * lanes)
+        fresh = Control(-1, lanes, 1, state.day)
         yield from _said(world, state, "the sink is new", begun._replace(control=fresh))
     elif control.lanes == lanes:
         yield "the batch begins", begun
@@ -197,7 +197,7 @@ def _with_other_lanes(world: World, state: State, begun: State, change: Change) 
         yield from _said(world, state, "the record is open again", begun._replace(control=known))
     else:
         generation = newer if change.stamped else newer + 1
-        other = Control(known.batch, lanes, generation, state.day, (0,) * lanes, known.run)
+        other = Control(known.batch, lanes, generation, state.day, run=known.run)
         if not world.stamps or change.stamped == known.lanes:
             yield from _said(world, state, "another number of lanes", begun._replace(control=other))
         elif not state.lanes[change.stamped].held:
@@ -565,8 +565,11 @@ def _check_complete(world: World, state: State) -> None:
     if world.policy is OnMismatch.REWRITE:
         other = OTHER * _layout(world, state) if world.varies else 0
         expected = {(batch, k + other) for batch, k in expected if batch == state.committed}
+        expected |= {(state.committed, k) for k in _more(world, _layout(world, state))}
     else:
         there = {(batch, k % OTHER) for batch, k in there}
+        if world.policy is OnMismatch.FAIL:
+            expected |= {(state.committed, k) for k in _more(world, _layout(world, state))}
     if missing := expected - there:
         raise BrokenError(f"lost: {sorted(missing)} where batch {state.committed} is committed")
     _check_repeats(world, (*state.visible, *coming))
@@ -603,7 +606,12 @@ def _rows(world: World, batch: int, task: int, layout: int) -> tuple[Row, ...]:
     tasks = world.tasks_later if world.tasks_later and layout else lanes
     shift = layout if world.is_shuffled else 0
     other = OTHER * layout if world.varies else 0
-    return tuple((batch, k + other) for k in world.batches[batch] if (k + shift) % lanes % tasks == task)
+    planned = (*world.batches[batch], *_more(world, layout))
+    return tuple((batch, k + other) for k in planned if (k + shift) % lanes % tasks == task)
+
+
+def _more(world: World, layout: int) -> tuple[int, ...]:
+    return world.more_later if layout else ()
 
 
 def _given(world: World, attempt: Attempt) -> tuple[Row, ...]:

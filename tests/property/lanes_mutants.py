@@ -16,6 +16,13 @@ def _writes_what_it_has(found: Marker | None, control: Control | None, asked: As
     return real_judge(found, control, asked._replace(policy=OnMismatch.REWRITE))
 
 
+def _skips_what_was_empty(found: Marker | None, control: Control | None, asked: Asked) -> Verdict:
+    is_there = found is not None and found.batch == asked.batch
+    is_complete = control is not None and control.batch == asked.batch
+    verdict = real_judge(found, control, asked)
+    return Verdict.SKIPPED if verdict is Verdict.REFUSED and is_complete and not is_there else verdict
+
+
 MUTANTS: Mapping[str, World] = {
     "no marker": World(batches=ONE, has_marker=False),
     "the marker is read before the producer is initialised": World(batches=ONE, reads_after_init=False),
@@ -43,6 +50,9 @@ MUTANTS: Mapping[str, World] = {
     ),
     "keep-committed writes what the replay has": World(
         batches=ONE, attempts=1, varies=True, policy=OnMismatch.KEEP_COMMITTED, judge=_writes_what_it_has
+    ),
+    "an empty lane of a complete batch skips what a replay has": World(
+        batches=((),), attempts=1, more_later=(0,), judge=_skips_what_was_empty
     ),
     "rewrite has used its input up for the comparison": World(
         batches=ONE, attempts=1, varies=True, policy=OnMismatch.REWRITE, keeps_input=False

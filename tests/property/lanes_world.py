@@ -41,6 +41,8 @@ class World:
     is_shuffled: bool = False
     """A replay after a start gives rows to other lanes: a query that is not deterministic. It may be stopped with a row
     there twice, but Spark must never commit a batch of which one is, or may yet be."""
+    more_later: tuple[int, ...] = ()
+    """Rows that a batch has as well where a later start plans it: a checkpoint that is older plans it again."""
     judge: Judge = real_judge
     has_marker: bool = True
     reads_after_init: bool = True

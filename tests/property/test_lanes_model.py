@@ -33,6 +33,17 @@ SMALL = {
         batches=((0,),), varies=True, policy=KEEP
     ),
     "other content at a replay, it is written too": World(batches=((0,),), varies=True, policy=REWRITE),
+    "a replay has a row where there was none": World(batches=((), (0,)), attempts=1, more_later=(2,), rolled_back=1),
+    "a replay has a row where a lane was empty": World(batches=((0,),), lanes=2, attempts=1, more_later=(1,)),
+    "a replay has a row where there was none, and nothing is kept": World(
+        batches=((),), attempts=1, more_later=(0,), policy=KEEP
+    ),
+    "a replay has a row where there was none, and it is written": World(
+        batches=((),), attempts=1, more_later=(0,), policy=REWRITE
+    ),
+    "a replay has a row where a lane was empty, down for more than a week": World(
+        batches=((0,),), lanes=2, attempts=1, more_later=(1,), weeks=1
+    ),
     "taken over": World(batches=ONE, attempts=1, crashes=2, takeovers=1),
     "down for more than a week, two lanes, then one": World(
         batches=((1,), (1,)), lanes=2, lanes_later=1, attempts=1, weeks=1

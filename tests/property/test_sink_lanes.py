@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discovery.core.errors import SinkRefusedError
+from discovery.core.errors import SinkRefusedError, TransactionError
 from discovery.spark.sink.lanes import (
     RETENTION_SECONDS,
     Attempt,
@@ -23,7 +23,7 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.marker import CLOSED, Control, Marker, beginning, renewed
+from discovery.spark.sink.marker import CLOSED, Control, Fingerprint, Marker, beginning, renewed
 
 NOW = 1_700_000_000
 ATTEMPT = Attempt(query_id="q", batch_id=8, lane=1, lanes=2, attempt="a", wall_seconds=NOW)
@@ -67,10 +67,23 @@ def test_given_this_batch_is_committed_when_judged_then_it_is_compared() -> None
     assert judge(committed, replace(CONTROL, batch_id=8), ATTEMPT) == Compare(marker=committed)
 
 
-def test_given_a_confirmed_batch_in_which_the_lane_was_empty_when_judged_then_it_is_skipped() -> None:
-    confirmed = replace(CONTROL, batch_id=8)
-    assert judge(MARKER, confirmed, ATTEMPT) == Skip(generation=1)
-    assert judge(None, replace(confirmed, lane_walls=()), ATTEMPT) == Skip(generation=1)
+@pytest.mark.parametrize("marker", [None, MARKER])
+def test_given_a_confirmed_batch_in_which_the_lane_was_empty_when_judged_then_it_is_compared_with_nothing(
+    marker: Marker | None,
+) -> None:
+    decision = judge(marker, replace(CONTROL, batch_id=8, lane_walls=(NOW - 9, 0)), ATTEMPT)
+    assert isinstance(decision, Compare)
+    empty, nothing = decision.marker, Fingerprint().text()
+    assert (empty.rows, empty.fingerprint, empty.batch_id, empty.generation) == (0, nothing, 8, 1)
+    assert not empty.is_boundary
+    with pytest.raises(SinkRefusedError, match="batch 8 is committed with 0 records, its replay has 1:"):
+        settle(empty, rows=1, fingerprint="aa", policy=OnMismatch.FAIL, sink_id="s", lane=1)
+
+
+def test_given_a_new_number_of_lanes_when_a_lane_has_no_marker_then_the_batch_before_is_skipped() -> None:
+    opened = replace(CONTROL, batch_id=8, generation=2, lane_walls=())
+    assert judge(None, opened, ATTEMPT) == Skip()
+    assert judge(None, renewed(opened, {0: beginning(opened)}, wall=NOW), ATTEMPT) == Skip()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +167,9 @@ def test_given_a_closed_record_when_judged_then_nobody_is_let_in() -> None:
     """Found by the model: an attempt let in between the fence and the new number could commit later."""
     closed = replace(CONTROL, lanes=CLOSED + 2)
     assert (closed.known_lanes, closed.is_closed) == (2, True)
-    assert refusal(judge(MARKER, closed, ATTEMPT)) is Refusal.LANE_COUNT_CHANGED
+    decision = judge(MARKER, closed, ATTEMPT)
+    assert isinstance(decision, Refuse)
+    assert isinstance(refused(decision, "orders", 1), TransactionError), "another start may cure it"
 
 
 def test_given_a_later_generation_when_judged_then_older_markers_do_not_count() -> None:
@@ -261,7 +276,7 @@ def test_given_a_generation_that_began_after_a_batch_when_judged_then_that_one_i
 ):
     opened = replace(CONTROL, generation=2, lane_walls=())
     start = beginning(opened)
-    assert judge(start, opened, replace(ATTEMPT, batch_id=7)) == Skip(generation=2)
+    assert judge(start, opened, replace(ATTEMPT, batch_id=7)) == Skip()
     assert judge(start, opened, ATTEMPT) == Write(generation=2)
     assert refusal(judge(start, CONTROL, ATTEMPT)) is Refusal.LEDGER_LOST, "the old record is of an earlier driver"
     assert renewed(replace(opened, batch_id=-1), {0: start}, wall=NOW).batch_id == 7

@@ -54,7 +54,7 @@ def test_given_any_control_record_when_written_and_read_then_it_is_the_same(
 ) -> None:
     control = Control(
         query_id=query, batch_id=batch, lanes=lanes, generation=3, wall_seconds=9, lane_walls=tuple(walls),
-        run=query, kept=lanes, target=target, is_recorded=target is None,
+        run=query, kept=lanes, source=target, target=target, is_recorded=target is None,
     )  # fmt: skip
     assert Control.decode(control.encode(), where=WHERE) == control
 
@@ -62,7 +62,7 @@ def test_given_any_control_record_when_written_and_read_then_it_is_the_same(
 def test_given_the_most_lanes_when_written_then_the_control_record_fits_a_broker() -> None:
     control = replace(
         CONTROL, query_id="q" * 200, lanes=MAX_LANES, lane_walls=(9_999_999_999,) * MAX_LANES, run="r" * 36,
-        kept=9_999_999, target="t" * 249,
+        kept=9_999_999, source="s" * 249, target="t" * 249,
     )  # fmt: skip
     assert len(control.encode()) < MAX_BYTES
 
@@ -182,7 +182,7 @@ def test_given_no_control_record_when_renewed_then_the_last_markers_say_all_of_i
 def test_given_neither_control_record_nor_markers_when_renewed_then_the_sink_is_new() -> None:
     unknown = Control(query_id="", batch_id=-1, lanes=2, generation=0, wall_seconds=0)
     after = renewed(unknown, {}, wall=100)
-    assert after == replace(unknown, generation=1, wall_seconds=100, lane_walls=(0, 0), is_recorded=True)
+    assert after == replace(unknown, generation=1, wall_seconds=100, is_recorded=True)
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=20))

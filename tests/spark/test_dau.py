@@ -431,6 +431,16 @@ def test_given_a_driver_that_died_in_its_first_note_when_it_starts_again_then_it
     assert json.loads((folder / "_kafka_discovery.json").read_text())["last_batch_id"] == 0
 
 
+def test_given_batches_without_their_note_when_a_new_checkpoint_begins_then_it_is_refused(run: Run) -> None:
+    folder, options = folder_output(run)
+    for number in range(2):
+        run.put([event(f"user {number}")])
+        run.count(options)
+    (folder / "_kafka_discovery.json").unlink()
+    said = refused(run, run.into(options.job.output, "other"), ConfigError)
+    assert said.startswith(f"--output: {folder} has batches up to 1 and no _kafka_discovery.json")
+
+
 def test_given_a_note_that_no_job_wrote_when_counted_then_it_is_named_and_refused(run: Run) -> None:
     folder, options = folder_output(run)
     folder.mkdir()

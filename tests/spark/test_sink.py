@@ -33,6 +33,15 @@ def test_given_a_batch_write_when_repeated_under_its_name_then_its_records_are_t
     assert copy.copied() == sorted([*numbered(6), *numbered(6)])
 
 
+def test_given_a_batch_write_without_records_when_its_name_is_used_for_some_then_it_is_refused(copy: Copy) -> None:
+    rows = copy.spark.createDataFrame([("k", "v")], "key string, value string")
+    for frame in (rows.limit(0), rows.where("value = 'w'")):
+        frame.coalesce(1).write.format("kafka-discovery").mode("append").options(**copy.options(), writeId="one").save()
+    with pytest.raises(PySparkException, match="or the writeId was used before"):
+        rows.coalesce(1).write.format("kafka-discovery").mode("append").options(**copy.options(), writeId="one").save()
+    assert copy.copied() == []
+
+
 def test_given_one_sink_for_two_outputs_of_a_foreach_batch_when_run_then_the_second_is_refused(copy: Copy) -> None:
     write = exactly_once(copy.options())
 

@@ -121,6 +121,20 @@ def test_given_a_visit_from_tomorrow_when_visits_are_counted_then_it_is_a_dead_l
     assert reasons == ["ts lies more than 300 s ahead", "neither JSON nor a line of a log"]
 
 
+def test_given_a_topic_of_dead_letters_that_takes_little_when_a_letter_is_large_then_it_is_cut_to_fit(
+    session: SparkSession, topics: Topics
+) -> None:
+    small = f"{topics.dead}-small"
+    topics.cluster.create_topic(small, partitions=1, replication_factor=3, config={"max.message.bytes": "5000"})
+    topics.put("{" + "x" * 9_000)
+    finish(dau.start_query(session, dau.parse_arguments(topics.arguments("--dead-letter-topic", small))))
+    ((value, headers),) = committed_records(topics.cluster.bootstrap_servers, small)
+    assert value is not None
+    assert 4_000 < len(value) < 5_000
+    assert json.loads(headers["kafka-discovery-error"])["topic"] == small
+    assert topics.found() == []
+
+
 def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_dead_letters_are_there_once(
     session: SparkSession, topics: Topics
 ) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from discovery.core.errors import StateError
+from discovery.core.errors import ConfigError, StateError
 from discovery.spark.jobs.tables import Held, Shape, refuse_strangers
 
 FORMATS = ("parquet", "orc")
 _STATE = "_kafka_discovery.json"
 """Spark's readers pass over what begins with an underscore."""
 _DRAFT = ".new"
+_BATCH = "batch_id="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +48,30 @@ class FolderWriter:
         """
         session, path = batch.sparkSession, self._output.path
         query_id = str(session.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        refuse_strangers(path, self._checkpoint, self._held(session), query_id=query_id, batch_id=batch_id)
+        held = self._held(session)
+        refuse_strangers(path, self._checkpoint, held, query_id=query_id, batch_id=batch_id)
+        if held is None and (last := self._last_batch(session)) > batch_id:
+            raise ConfigError(
+                f"--output: {path} has batches up to {last} and no {_STATE}, so whose they are is not known; restore "
+                "that file, or name a new output and a new checkpoint"
+            )
         batch.persist()
         try:
             for table in self._shape(batch):
-                target = f"{path}/{table.name}/batch_id={batch_id}"
+                target = f"{path}/{table.name}/{_BATCH}{batch_id}"
                 table.rows.write.format(self._output.format).mode("overwrite").save(target)
         finally:
             batch.unpersist()
         self._note(session, Held(query_id, batch_id))
+
+    def _last_batch(self, session: SparkSession) -> int:
+        """Return the last batch of which a table has a folder; -1: there is none."""
+        system, state, _ = self._state(session)
+        folder = state.getParent()
+        tables = [found.getPath() for found in system.listStatus(folder)] if system.exists(folder) else []
+        names = [found.getPath().getName() for table in tables for found in system.listStatus(table)]
+        numbers = [name.removeprefix(_BATCH) for name in names if name.startswith(_BATCH)]
+        return max((int(number) for number in numbers if number.isdigit()), default=-1)
 
     def _held(self, session: SparkSession) -> Held | None:
         system, path, jvm = self._state(session)

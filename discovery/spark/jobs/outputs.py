@@ -43,7 +43,9 @@ class KafkaOutput:
     def sink(self) -> dict[str, str]:
         """The options of the sink."""
         named = {"kafka.bootstrap.servers": self.bootstrap_servers, "sinkId": self.sink_id, "lanes": str(self.lanes)}
-        return named | dict(self.sink_options)
+        dead = self.dead_letter_topic
+        fitting = {} if dead is None else {"onBadRecord": "dead-letter", "deadLetterTopic": dead}
+        return named | fitting | dict(self.sink_options)
 
     @property
     def topics(self) -> dict[str, str]:

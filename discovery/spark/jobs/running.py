@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -35,6 +36,7 @@ class _HasJob(Protocol):
 
 
 Options = TypeVar("Options", bound=_HasJob)
+Result = TypeVar("Result")
 _POLL_SECONDS = 0.2
 _JVM_SECONDS = 60.0
 _BEFORE_SPARK = 100
@@ -242,8 +244,9 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
             try:
                 if registry is not None:
                     progress.start()
-                if not stopping.is_set():
-                    await_end(session, StartedQuery(lambda: start(session), _say), stopping)
+                started = until_stopped(lambda: StartedQuery(lambda: start(session), _say), stopping)
+                if started is not None:
+                    await_end(session, started, stopping)
             finally:
                 # First: Spark would report the end to a listener whose process is gone.
                 progress.stop()
@@ -274,6 +277,39 @@ def metrics_server(address: BrokerAddress | None) -> Iterator[CollectorRegistry 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def until_stopped(act: Callable[[], Result], stopping: threading.Event) -> Result | None:
+    """Do what may wait for Kafka for minutes, for as long as nobody stops the job.
+
+    Args:
+        act: Runs on a thread of its own; what a start does may be left in the middle, as if its driver had died.
+        stopping: Asks for the end.
+
+    Returns:
+        What `act` returns; None: the job was stopped before.
+
+    Raises:
+        Exception: as `act` does.
+
+    Runs: main thread; blocks.
+    """
+    if stopping.is_set():
+        return None
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(act())
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            outcome.set_exception(error)
+
+    # A daemon: the process does not wait for it. Not `_leave`: it would end a call to the JVM in its middle.
+    thread = threading.Thread(target=run, name="start", daemon=True)
+    thread.start()
+    while thread.is_alive() and not stopping.is_set():
+        thread.join(_POLL_SECONDS)
+    return outcome.result() if outcome.done() else None
 
 
 def _say(line: str) -> None:

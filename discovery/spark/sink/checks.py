@@ -179,6 +179,7 @@ def _first(options: SinkOptions) -> Control:
         generation=1,
         wall_seconds=int(time.time()),
         is_recorded=options.is_recorded,
+        source=options.source_topic,
         target=None if options.source_topic is None else options.topic,
     )
 

@@ -8,9 +8,9 @@ marker that is not there will never come, and whoever could still commit it is f
 from dataclasses import dataclass
 from enum import Enum
 
-from discovery.core.errors import SinkRefusedError
+from discovery.core.errors import SinkRefusedError, TransactionError
 from discovery.core.plural import counted
-from discovery.spark.sink.marker import Control, Marker
+from discovery.spark.sink.marker import Control, Fingerprint, Marker
 
 RETENTION_SECONDS = 7 * 86_400
 """How long brokers keep a committed offset by default (`offsets.retention.minutes`)."""
@@ -32,6 +32,8 @@ class Refusal(Enum):
     STALE_BATCH = "stale batch"
     SINK_ID_IN_USE = "sinkId in use"
     LANE_COUNT_CHANGED = "lane count changed"
+    LANE_COUNT_CHANGING = "lane count changing"
+    """May pass: the next start does it again, from its beginning."""
     LEDGER_LOST = "markers lost"
 
 
@@ -62,16 +64,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """The lane is committed already: read the input to its end and compare it with the marker."""
+    """The lane's part of the batch is complete: read the input to its end and compare it with the marker."""
 
     marker: Marker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """The whole batch was confirmed already; this lane had nothing in it, or has since begun again: read and forget."""
-
-    generation: int
+    """The whole batch was complete when this generation began, with other lanes than these: read and forget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def judge(
     if known is not None and is_there and not known.is_boundary:
         return _other_target(known.target, attempt) or Compare(marker=known)
     if is_there or control.batch_id == attempt.batch_id:
-        return _other_target(control.target, attempt) or Skip(generation=control.generation)
+        return _other_target(control.target, attempt) or _complete(known, control)
     return (
         Write(generation=control.generation) if known is not None else _without_marker(control, attempt, kept_seconds)
     )
@@ -162,7 +162,7 @@ def _foreign(marker: Marker | None, control: Control, attempt: Attempt) -> Refus
         )
     if control.is_closed:
         return Refuse(
-            refusal=Refusal.LANE_COUNT_CHANGED,
+            refusal=Refusal.LANE_COUNT_CHANGING,
             sentence="a start is changing the number of lanes; start the query again if it does not come to an end",
         )
     counts = {control.lanes, *((marker.lanes,) if marker else ())}
@@ -210,6 +210,18 @@ def _ahead(marker: Marker | None, control: Control, attempt: Attempt) -> Refuse 
     )
 
 
+def _complete(known: Marker | None, control: Control) -> Compare | Skip:
+    """The batch is complete, and this lane has no marker of it: it was empty, unless the lanes were others."""
+    if control.lane_walls == () or (known is not None and known.is_boundary and known.batch_id == control.batch_id):
+        return Skip()
+    nothing = Marker(
+        query_id=control.query_id, batch_id=control.batch_id, lanes=control.lanes, rows=0,
+        fingerprint=Fingerprint().text(), attempt="-", wall_seconds=control.wall_seconds,
+        generation=control.generation, target=control.target,
+    )  # fmt: skip
+    return Compare(marker=nothing)
+
+
 def _without_marker(control: Control, attempt: Attempt, kept_seconds: int) -> Decision:
     """A marker of this very batch, had it ever been there, would be younger than the control record."""
     unknown = f"whether batch {attempt.batch_id} was written to lane {attempt.lane} is open"
@@ -232,12 +244,13 @@ def _lost(what: str) -> Refuse:
     )
 
 
-def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError:
-    """Return the error that ends the query.
+def refused(refuse: Refuse, sink_id: str, lane: int) -> SinkRefusedError | TransactionError:
+    """Return the error that ends the query; a `TransactionError` where another start may cure it.
 
     Runs: anywhere (pure).
     """
-    return SinkRefusedError(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
+    kind = TransactionError if refuse.refusal is Refusal.LANE_COUNT_CHANGING else SinkRefusedError
+    return kind(f"sinkId {sink_id!r}, lane {lane}: {refuse.refusal.value}: {refuse.sentence}")
 
 
 def settle(

@@ -21,8 +21,8 @@ MAX_LANES = 128
 CLOSED = 1_000
 """Added to the number of lanes while it is being changed, so that nobody's number fits and nobody is let in."""
 _MASK = 2**64 - 1
-_TEXTS = {"q", "h", "a", "o", "x"}
-_OPTIONAL = "oxkd"
+_TEXTS = {"q", "h", "a", "o", "x", "s"}
+_OPTIONAL = "oxkds"
 """Fields that earlier programs did not write."""
 
 
@@ -101,13 +101,15 @@ class Control:
     generation: int
     wall_seconds: int
     lane_walls: tuple[int, ...] = field(default=())
-    """When each lane last had a marker, epoch seconds; 0: never in this generation."""
+    """When each lane last had a marker, epoch seconds; 0: never in this generation. Empty: no lane had one yet."""
     run: str = ""
     """The run of the query that confirmed the last batch; empty: not known."""
     kept: int = 0
     """How often a replay of this generation had other records than a lane had committed, which were kept."""
     target: str | None = None
     """As in the markers of the last batch; of a pipeline by offsets: of all of them."""
+    source: str | None = None
+    """Of a pipeline by offsets: the one topic it reads; None: not known."""
     is_recorded: bool = False
     """The last marker of each lane is a record of the marker topic too, or older than the last complete batch."""
 
@@ -135,6 +137,7 @@ class Control:
             q=self.query_id, b=self.batch_id, n=self.lanes, g=self.generation, t=self.wall_seconds,
             l=list(self.lane_walls), x=self.run, k=self.kept,
             d=int(self.is_recorded), **({} if self.target is None else {"o": self.target}),
+            **({} if self.source is None else {"s": self.source}),
         )  # fmt: skip
 
     @classmethod
@@ -144,7 +147,7 @@ class Control:
         return cls(
             query_id=raw["q"], batch_id=raw["b"], lanes=raw["n"], generation=raw["g"], wall_seconds=raw["t"],
             lane_walls=tuple(raw["l"]), run=raw.get("x", ""), kept=raw.get("k", 0),
-            target=raw.get("o"), is_recorded=bool(raw.get("d")),
+            target=raw.get("o"), source=raw.get("s"), is_recorded=bool(raw.get("d")),
         )  # fmt: skip
 
     def lane_wall(self, lane: int) -> int:
@@ -211,6 +214,7 @@ def taken_over(control: Control, generations: Iterable[int], *, query_id: str, w
         wall_seconds=wall,
         lane_walls=(),
         is_recorded=True,
+        source=None,
         target=None,
     )
 
@@ -246,6 +250,8 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
     lanes = some.lanes if some is not None and not control.generation else control.known_lanes
     # Spark begins a batch when the one before it is complete.
     complete = max((marker.batch_id - (not marker.is_boundary) for marker in current.values()), default=-1)
+    is_begun = bool(control.lane_walls) or any(not marker.is_boundary for marker in current.values())
+    walls = tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes))
     return replace(
         control,
         query_id=control.query_id or (some.query_id if some is not None else ""),
@@ -253,7 +259,7 @@ def renewed(control: Control, markers: Mapping[int, Marker], *, wall: int) -> Co
         lanes=lanes + CLOSED * control.is_closed,
         generation=generation,
         wall_seconds=wall,
-        lane_walls=tuple(wall if lane in current else control.lane_wall(lane) for lane in range(lanes)),
+        lane_walls=walls if is_begun else (),
         is_recorded=True,
     )
 

@@ -10,10 +10,10 @@ Offsets mean nothing across topics of one name: each marker says the id of its t
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from discovery.core.errors import ConfigError, SinkRefusedError, StateError
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
 from discovery.core.model import TopicName
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink import hooks
@@ -21,7 +21,7 @@ from discovery.spark.sink.columns import records
 from discovery.spark.sink.lanes import Refusal, asleep, refused
 from discovery.spark.sink.ledger import SinkLedger, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control
-from discovery.spark.sink.offsets import SourceOffset, record_key, topic_of
+from discovery.spark.sink.offsets import SourceOffset, offset_key, record_key, topic_of
 from discovery.spark.sink.options import SinkOptions
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import Targets
@@ -43,7 +43,7 @@ class OffsetLane:
         Args:
             plan: The sink.
             source: The topic that is read.
-            topic_id: Its id at this moment; empty: not known, and nothing is compared.
+            topic_id: Its id at this moment; empty: brokers did not report it.
             lane: The number of this task.
             begun_seconds: When it began, epoch seconds; now, where left out.
         """
@@ -57,6 +57,8 @@ class OffsetLane:
         self._is_recorded = False
         self._notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
         self._targets = Targets(plan)
+        self._records: Mapping[int, SourceOffset] | None = None
+        """Read where a partition has no offset."""
         self._committed: dict[int, int] = {}
         self._reached: dict[int, int] = {}
         self._written = 0
@@ -68,7 +70,8 @@ class OffsetLane:
             How many records were written.
 
         Raises:
-            TransactionError: it did not end well; the retry of the task finds out what is there.
+            TransactionError: it did not end well, or the source's id is not known; the retry of the task finds out
+                what is there.
             SinkRefusedError: a record can never be written, or the source is another topic than before.
             ConfigError: a record is in the wrong lane.
 
@@ -119,11 +122,11 @@ class OffsetLane:
         """After the fence: a worker of a run with other lanes may have partitions that are another lane's now."""
         control = self._ledger.control(timeout_seconds=self._limit_seconds)
         if control is None or control.lanes != self._plan.options.lanes:
-            raise SinkRefusedError(
+            raise TransactionError(
                 f"sinkId {self._plan.options.sink_id!r}: another run with another number of lanes has begun, or the "
                 "control record is gone; start the query again"
             )
-        refuse_other_target(self._plan.options, control.target)
+        refuse_other_copy(self._plan.options, source=control.source, target=control.target)
         return control
 
     def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
@@ -162,47 +165,99 @@ class OffsetLane:
         """Return from where on a partition is not in the target yet; asked after the fence, so it is the last word."""
         note = self._notes.read([partition], timeout_seconds=self._limit_seconds).get(partition)
         if note is None:
-            return self._from_the_beginning(partition)
+            return self._recorded(partition)
         where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
         try:
             topic_id = topic_of(note.text, where=f"{where}: offset {note.offset} in group {self._plan.options.group}")
         except StateError as error:
             raise SinkRefusedError(str(error)) from None
-        if self._topic_id and topic_id and topic_id != self._topic_id:
-            raise SinkRefusedError(
-                f"{where}: the topic was recreated (id {topic_id}, now {self._topic_id}), and its offsets mean other "
-                "records; give the job another --sink-id to copy the new one"
-            )
+        refuse_other_topic(topic_id, self._topic_id, where)
         return note.offset
 
-    def _from_the_beginning(self, partition: int) -> int:
-        """Of a partition without an offset nothing is in the target: unless it expired, which records would tell."""
+    def _recorded(self, partition: int) -> int:
+        """Return what the records say of a partition without an offset: it expired, or there never was one."""
         options = self._plan.options
+        if self._records is None:
+            self._records = recorded_offsets(
+                self._ledger, self._source, committed=True, timeout_seconds=self._limit_seconds
+            )
+        if (one := self._records.get(partition)) is not None:
+            refuse_other_topic(one.topic_id, self._topic_id, f"sinkId {options.sink_id!r}: {self._source}-{partition}")
+            return one.offset
+        if self._is_recorded:
+            return 0
         if refuse := asleep(self._begun_seconds, int(time.time()), self._plan.retention_seconds):
             raise refused(refuse, options.sink_id, self._lane)
-        if self._is_recorded or (options.foreach_batch is not None and options.foreach_batch[0] > 0):
+        if options.foreach_batch is not None and options.foreach_batch[0] > 0:
             return 0
         raise copied_perhaps(options, self._source, partition)
 
 
-def refuse_other_target(options: SinkOptions, target: str | None) -> None:
-    """Refuse a second pipeline under one `sinkId`: what the first has copied would count as copied by it too.
+def recorded_offsets(
+    ledger: SinkLedger, source: TopicName, *, committed: bool, timeout_seconds: float
+) -> Mapping[int, SourceOffset]:
+    """Return what is recorded of a source, by partition; raises and waits like `SinkLedger.records`.
+
+    Runs: driver, and a task that finds a partition without an offset; reads the marker topic.
+    """
+    found: dict[int, SourceOffset] = {}
+    for (_, key), text in ledger.records(timeout_seconds=timeout_seconds, committed=committed).items():
+        if (number := offset_key(key, source)) is None:
+            continue
+        one = SourceOffset.decode(text, where=f"record {key}")
+        if number not in found or one.offset > found[number].offset:
+            found[number] = one
+    return found
+
+
+def refuse_other_topic(known: str, topic_id: str, where: str) -> None:
+    """Refuse offsets of a topic that was recreated.
 
     Args:
-        options: Of the one that starts or writes.
-        target: The topic that the sink was begun with; None: not known, or taken over since.
+        known: The id that was committed with the offset; empty: brokers did not report it then.
+        topic_id: The id of now; empty: they do not report it now.
+        where: Names the partition in errors.
 
     Raises:
-        SinkRefusedError: it is another one.
+        SinkRefusedError: it is another topic.
+        TransactionError: whether it is another one is not known.
 
     Runs: anywhere (pure).
     """
-    if target not in {None, options.topic}:
-        raise SinkRefusedError(
-            f"sinkId {options.sink_id!r}: {Refusal.SINK_ID_IN_USE.value}: it copies to topic {target}, this is for "
-            f"{options.topic}, which would miss what that one has; give each copy a sinkId (--sink-id) of its own, or "
-            f"run `kafka-discovery sink takeover` if it shall go on in {options.topic}"
+    if known and not topic_id:
+        raise TransactionError(
+            f"{where}: brokers did not report the topic's id, so it may have been recreated; restart the query"
         )
+    if known and known != topic_id:
+        raise SinkRefusedError(
+            f"{where}: the topic was recreated (id {known}, now {topic_id}), and its offsets mean other records; give "
+            "the job another --sink-id to copy the new one"
+        )
+
+
+def refuse_other_copy(options: SinkOptions, *, source: str | None, target: str | None) -> None:
+    """Refuse a second pipeline under one `sinkId`.
+
+    Into another target it would leave out what the first has copied; of another source it would end the transactions
+    of the first, and the first its own.
+
+    Args:
+        options: Of the one that starts or writes.
+        source: The topic that the sink was begun with; None: not known, or taken over since.
+        target: Likewise.
+
+    Raises:
+        SinkRefusedError: one of them is another one.
+
+    Runs: anywhere (pure).
+    """
+    for way, there, here in (("to", target, options.topic), ("from", source, options.source_topic)):
+        if there not in {None, here}:
+            raise SinkRefusedError(
+                f"sinkId {options.sink_id!r}: {Refusal.SINK_ID_IN_USE.value}: it copies {way} topic {there}, this one "
+                f"{way} {here}; give each copy a sinkId (--sink-id) of its own, or run `kafka-discovery sink takeover` "
+                f"if it shall go on {way} {here}"
+            )
 
 
 def copied_perhaps(options: SinkOptions, source: TopicName, partition: int) -> SinkRefusedError:

@@ -16,8 +16,7 @@ from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink.lanes import Refusal
 from discovery.spark.sink.ledger import SinkLedger, commit_marker, fence_lanes, half_key, until
 from discovery.spark.sink.marker import CLOSED, Control, Marker, newest, renewed
-from discovery.spark.sink.offsets import SourceOffset, offset_key
-from discovery.spark.sink.pipeline import copied_perhaps, refuse_other_target
+from discovery.spark.sink.pipeline import copied_perhaps, recorded_offsets, refuse_other_copy
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 
@@ -44,8 +43,8 @@ def current_control(plan: SinkPlan, ledger: SinkLedger) -> Control | None:
     is_young = control is not None and time.time() - control.wall_seconds < plan.retention_seconds // 2
     if plan.options.source_topic is not None:
         if control is not None:
-            refuse_other_target(plan.options, control.target)
-        is_known = is_young and control is not None and control.target is not None
+            refuse_other_copy(plan.options, source=control.source, target=control.target)
+        is_known = is_young and control is not None and None not in {control.source, control.target}
         return control if is_known else _of_offsets(plan, ledger, control, plan.options.source_topic)
     if control is not None and control.is_recorded == is_young:
         # Young and recorded: nothing to do. Old and not recorded: a marker may have expired without a trace.
@@ -112,16 +111,16 @@ def _of_offsets(plan: SinkPlan, ledger: SinkLedger, control: Control | None, sou
     """Write the control record of a pipeline by offsets again; its markers are put back by `restore_offsets`."""
     if control is None:
         known = _missing(plan, source)[0]
-        recorded = _recorded(ledger, source, committed=False)
+        recorded = recorded_offsets(ledger, source, committed=False, timeout_seconds=_READ_SECONDS)
         if not known and not recorded:
             return None
         for one in recorded.values():
-            refuse_other_target(plan.options, one.target)
+            refuse_other_copy(plan.options, source=source, target=one.target)
         complete = bool(recorded) and all(offset.is_complete for offset in recorded.values())
         control = Control(
             query_id="", batch_id=-1, lanes=plan.options.lanes, generation=1, wall_seconds=0, is_recorded=complete
         )
-    after = replace(control, wall_seconds=int(time.time()), target=plan.options.topic)
+    after = replace(control, wall_seconds=int(time.time()), source=source, target=plan.options.topic)
     ledger.write_control(after, timeout_seconds=_ANSWER_SECONDS)
     return after
 
@@ -142,7 +141,9 @@ def restore_offsets(plan: SinkPlan) -> None:
     if source is None or not (missing := _missing(plan, source)[1]):
         return
     control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
-    if control is None or not missing & set(_recorded(ledger, source, committed=False)):
+    if control is None or not missing & set(
+        recorded_offsets(ledger, source, committed=False, timeout_seconds=_READ_SECONDS)
+    ):
         return
     # Whoever dies from here on leaves the record closed: the next start has to look, and opens it.
     forget(plan.options)
@@ -150,7 +151,7 @@ def restore_offsets(plan: SinkPlan) -> None:
     fences = fence_lanes(plan, control.known_lanes)
     notes = GroupNotes(plan.access, group=plan.options.group, topic=source)
     lost = missing - set(notes.read(missing, timeout_seconds=_ANSWER_SECONDS))
-    recorded = _recorded(ledger, source, committed=True)
+    recorded = recorded_offsets(ledger, source, committed=True, timeout_seconds=_READ_SECONDS)
     if known := lost & set(recorded):
         deadline = until(_ANSWER_SECONDS)
         fences[0].begin()
@@ -190,14 +191,3 @@ def _missing(plan: SinkPlan, source: TopicName) -> tuple[Collection[int], set[in
     notes = GroupNotes(plan.access, group=plan.options.group, topic=source, stable=False)
     known = notes.read(numbers, timeout_seconds=_ANSWER_SECONDS) if numbers else {}
     return known, set(numbers) - set(known)
-
-
-def _recorded(ledger: SinkLedger, source: TopicName, *, committed: bool) -> Mapping[int, SourceOffset]:
-    found: dict[int, SourceOffset] = {}
-    for (_, key), text in ledger.records(timeout_seconds=_READ_SECONDS, committed=committed).items():
-        if (number := offset_key(key, source)) is None:
-            continue
-        one = SourceOffset.decode(text, where=f"record {key}")
-        if number not in found or one.offset > found[number].offset:
-            found[number] = one
-    return found

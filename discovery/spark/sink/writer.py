@@ -350,8 +350,9 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
     Spark may call this never, once or many times for one batch; it says the same each time.
 
     Raises:
-        TransactionError: a marker is not there, so the batch must run again.
-        SinkRefusedError: reports of two queries, or of another one than the sink's.
+        TransactionError: a marker is not there, reports are of two batches, or a start is changing the number of lanes:
+            the batch must run again.
+        SinkRefusedError: reports of another query than the sink's, or of an earlier batch.
 
     Runs: driver, once per batch; blocks <= 3 x timeout_seconds.
     """
@@ -360,10 +361,12 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
         return
     sink = f"sinkId {plan.options.sink_id!r}"
     if len({(report.query_id, report.batch_id) for report in reports}) != 1:
-        raise SinkRefusedError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
+        raise TransactionError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
     query_id, batch_id = reports[0].query_id, reports[0].batch_id
     control = ledger.connect().control(timeout_seconds=timeout_seconds)
-    if control is None or control.is_closed or control.query_id not in {"", query_id} or control.batch_id > batch_id:
+    if control is not None and control.is_closed:
+        raise TransactionError(f"{sink}: batch {batch_id}: a start is changing the number of lanes; restart the query")
+    if control is None or control.query_id not in {"", query_id} or control.batch_id > batch_id:
         raise SinkRefusedError(
             f"{sink}: batch {batch_id} of {query_id} is not what the control record is at: {control}"
         )

@@ -65,6 +65,8 @@ def _unconfirmed() -> None:
     replace(SinkLedger, "glance", lambda *_, **__: None)
     replace(SinkLedger, "markers", lambda *_, **__: {})
     replace(writer, "_check_markers", lambda *_: None)
+    # A complete batch without a marker had no records: a replay that has some would be refused.
+    replace(writer, "settle", lambda *_, **__: None)
 
 
 MUTANTS: Mapping[str, Mutant] = {

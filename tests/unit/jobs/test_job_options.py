@@ -16,6 +16,7 @@ from discovery.spark.jobs.folder import FolderOutput
 from discovery.spark.jobs.jdbc import JdbcOutput
 from discovery.spark.jobs.outputs import KafkaOutput, Output
 from discovery.spark.jobs.sqlite import SqliteOutput
+from discovery.spark.sink.options import parse_options
 from spark_jobs import copy_topic, dau, ip_visits
 from tests.support.ports import free_port
 
@@ -121,6 +122,16 @@ def test_given_a_state_folder_when_read_then_source_and_sink_keep_it_there(name:
     assert job.state_dir == tmp_path
     assert isinstance(job.output, KafkaOutput)
     assert job.output.sink_options == (("stateDir", str(tmp_path)), ("markerTopic", "m"))
+
+
+@every_job
+def test_given_a_topic_of_dead_letters_when_read_then_the_sink_makes_each_letter_fit(name: str) -> None:
+    output = PARSERS[name]([*TO_KAFKA, "--dead-letter-topic", "dead"]).job.output
+    assert isinstance(output, KafkaOutput)
+    assert parse_options(output.sink).dead_letter_topic == "dead"
+    without = PARSERS[name](TO_KAFKA).job.output
+    assert isinstance(without, KafkaOutput)
+    assert parse_options(without.sink).dead_letter_topic is None
 
 
 def test_given_clocks_windows_and_zones_when_left_out_then_the_defaults_are_the_exact_ones() -> None:

@@ -1,5 +1,6 @@
 """What a job does around its query, without Spark."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from discovery.config.java import java_command
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
-from discovery.spark.jobs.running import ended, make_session, metrics_server
+from discovery.spark.jobs.running import ended, make_session, metrics_server, until_stopped
 from tests.support.ports import bound_socket, free_port
 
 
@@ -69,3 +70,25 @@ def test_given_no_java_or_an_old_one_when_a_job_starts_then_one_line_says_so(
 
 def _session(folder: Path) -> None:
     make_session("dau", master=None, settings=(), checkpoint=str(folder))
+
+
+def test_given_a_start_that_waits_for_kafka_when_the_job_is_stopped_then_nobody_waits_for_it() -> None:
+    stopping, never = threading.Event(), threading.Event()
+
+    def start() -> str:
+        stopping.set()
+        never.wait()
+        return "started"
+
+    assert until_stopped(start, stopping) is None
+    never.set()
+    assert until_stopped(lambda: "started", stopping) is None, "it is not begun any more"
+
+
+def test_given_a_start_when_nobody_stops_the_job_then_it_is_as_if_called() -> None:
+    def fails() -> str:
+        raise ConfigError("lanes: none")
+
+    assert until_stopped(lambda: "started", threading.Event()) == "started"
+    with pytest.raises(ConfigError, match="lanes: none"):
+        until_stopped(fails, threading.Event())

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from discovery.core.errors import TransactionError, TransactionRefusedError, TransactionTimeoutError
 from discovery.core.model import TopicName
-from discovery.kafka.transactions import connect, patiently
+from discovery.kafka import transactions
+from discovery.kafka.transactions import Access, Transaction, connect, patiently
 
 
 @pytest.mark.parametrize("first", [KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)), TimeoutError()])
@@ -51,6 +52,16 @@ def test_given_an_error_that_does_not_pass_when_tried_then_it_is_reported_at_onc
 def test_given_no_time_when_asked_then_nothing_is_tried() -> None:
     with pytest.raises(TransactionTimeoutError, match="could not ask in time: no time was left"):
         patiently(lambda _: pytest.fail("it was tried"), time.monotonic() - 1, "ask")
+
+
+def test_given_a_timeout_when_a_transaction_is_made_then_brokers_have_a_second_left_to_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They look every 10 s: a reader waits for the timeout and that, and was seen to wait for 0.13 s more."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(transactions, "Producer", lambda properties, **_: found.update(properties))
+    Transaction(Access({}, ()), transactional_id="t-0", topic=TopicName("t"), timeout_seconds=20, options={})
+    assert (found["transaction.timeout.ms"], found["message.timeout.ms"]) == (19_000, 19_000)
 
 
 class Lists:

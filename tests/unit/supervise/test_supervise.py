@@ -100,6 +100,27 @@ SEEN = [
         ),
     ),
     (
+        Failure.TRANSACTION,
+        (
+            "discovery.core.errors.TransactionError: sinkId 'orders', lane 0: lane count changing: a start is changing"
+            " the number of lanes; start the query again if it does not come to an end"
+        ),
+    ),
+    (
+        Failure.TRANSACTION,
+        (
+            "discovery.core.errors.TransactionError: sinkId 'copy': another run with another number of lanes has"
+            " begun, or the control record is gone; start the query again"
+        ),
+    ),
+    (
+        Failure.TRANSACTION,
+        (
+            "discovery.core.errors.TransactionError: sinkId 'orders': batch 3: a start is changing the number of"
+            " lanes; restart the query"
+        ),
+    ),
+    (
         Failure.CODE,
         "discovery.core.errors.SinkRefusedError: sinkId 'orders', lane 0: stale batch: batch 3",
     ),
