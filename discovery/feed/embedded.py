@@ -227,10 +227,13 @@ class EmbeddedFeed:
         }
         answers = self._gather(work, "refresh", deadline)
         for ask in asks:
+            answered = answers.get(ask.leader_id)
+            if answered is None and ask.leader_id in cycle.state.agenda.asked_patiently:
+                continue  # the loop knows how long this leader takes, and parks it when that is over
             silence = OffsetsAnswer(
                 leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail="no answer in time for a refresh"
             )
-            cycle.inbox.put(CallEnded(client=client, answer=answers.get(ask.leader_id, silence)))
+            cycle.inbox.put(CallEnded(client=client, answer=answered or silence))
         self._taken_in(cycle, deadline)
         if cycle.state.client != client:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
