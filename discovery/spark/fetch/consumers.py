@@ -140,11 +140,13 @@ class CachedConsumer:
         self.assign({tp: at for tp, at in self.positions.items() if tp in self.awaited or self._backlog(tp, at)})
 
     def make_room(self) -> None:
-        """Give up what was fetched ahead: the bound is the worker's, and a consumer of another query needs it now.
+        """Give up what was fetched ahead: the bound is the worker's, and another consumer needs it now.
+
+        One that awaits a slow leader's answer keeps its quarter of it.
 
         Runs: worker; blocks for milliseconds where something was fetched ahead.
         """
-        if self._may_hold_records:
+        if self._may_hold_records and not self.awaited:
             self._may_hold_records = False
             self.unassign(list(self.positions))
             self._client.read({}, self.settings.batch_rows, 0.0)  # librdkafka drops what is outdated when polled

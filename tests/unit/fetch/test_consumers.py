@@ -163,6 +163,16 @@ def test_given_a_slow_leader_when_its_range_was_cut_then_the_stream_goes_on_unti
     assert client.log == ["unassign t-1"]
 
 
+def test_given_a_consumer_that_awaits_a_slow_leader_when_another_is_taken_then_it_gives_nothing_up() -> None:
+    slow = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {})
+    slow.assign({P0: 4})
+    slow.awaited = frozenset({P0})
+    give_back(slow)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient, {}))
+    assert ScriptedClient.made[0].log == ["assign t-0 4"], "the answer under way would be thrown away"
+    assert take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {}).positions == {P0: 4}
+
+
 def test_given_large_records_when_they_were_seen_then_fewer_are_asked_for() -> None:
     ours, client = consumer(FetchSettings(max_memory_bytes=64 << 20))
     client.pieces = [Piece(batch=rows_of(10, 100_000), heard=True), Piece(), Piece(), Piece()]
