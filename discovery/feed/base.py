@@ -157,8 +157,8 @@ class PartitionFeed(Protocol):
     def refresh(self, timeout_seconds: float) -> FeedView:
         """Ask Kafka now for metadata and end offsets of all followed partitions; return a picture with the answers.
 
-        Partitions whose leader did not answer in time are parked in it, unless it is known to be slow: its last answer
-        stands.
+        Partitions whose leader did not answer in time are parked in it; those of a leader that is known to be slow, in
+        it alone.
 
         Raises:
             KafkaUnreachableError: no living broker answered in time; carries a verdict per address.
