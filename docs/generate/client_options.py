@@ -22,7 +22,7 @@ discovery itself waits for one answer (5 s) and for a connection with its first 
 broker takes longer cannot start without: give both a little more than twice the time of an answer. Leave them out
 otherwise, for a frozen broker is left as much later; one slow leader among others needs neither."""
 _COMPOSED = {
-    "default.api.timeout.ms": "how long a slow leader may take to report offsets, 1000..3600000; 60000 by default",
+    "default.api.timeout.ms": "how long a slow leader may take for an answer, 1000..3600000; 60000 by default",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule",
     "sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler, OAuthBearerUnsecuredLoginCallbackHandler",
     "sasl.oauthbearer.jwt.retriever.class": "DefaultJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever",
