@@ -178,7 +178,7 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
             if not worth_asking(leader, state):
                 continue
             # A slow leader's next end must not wait behind its starts each time.
-            interval = max(_START_OFFSETS_INTERVAL_SECONDS, 10 * before.took_seconds)
+            interval = max(_START_OFFSETS_INTERVAL_SECONDS, 10 * agenda.took_seconds.get(leader, 0.0))
             old = now - before.start_asked_at >= interval
             with_start = old or _lack_start(partitions, state.offsets)
             start_asked_at = now if with_start else before.start_asked_at
@@ -191,7 +191,7 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
                 isolations=state.interest.isolations if seldom or with_start else needed,
                 with_start=with_start,
                 seldom=seldom,
-                patient=before.slow,
+                patient=agenda.is_slow(leader),
             )
 
 
@@ -220,7 +220,8 @@ def silent_leaders(agenda: Agenda, policy: Policy, *, now: float) -> Iterator[tu
         if isinstance(question, AskOffsets):
             key = LeaderKey(question.leader_id, question.seldom)
             asked = agenda.leaders[key]
-            given = max(policy.leader_silence_seconds, min(4 * asked.took_seconds, policy.offsets_deadline_seconds))
+            slowest = min(4 * agenda.took_seconds.get(key.leader_id, 0.0), policy.offsets_deadline_seconds)
+            given = max(policy.leader_silence_seconds, slowest)
             if not asked.overdue and now - asked.asked_at >= given:
                 agenda.leaders[key] = replace(asked, overdue=True)
                 yield question, given

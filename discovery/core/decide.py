@@ -13,7 +13,7 @@ What must always hold:
 - offsets are those of the present leader of the topic that the snapshot shows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -229,6 +229,7 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
     if outcome.tcp_only and outcome.failure is None:
         turn.state = turn.state.with_address(outcome.address, replace(known, asked_at=turn.now))
         return
+    everybody_was_dead = not turn.state.living
     # A saved view that nobody confirmed is no peer: all its brokers may have been replaced.
     agreed = turn.state.snapshot if turn.state.confirmed_at is not None else None
     verdict, detail = conclude(outcome, pin=turn.state.pin, snapshot=agreed)
@@ -240,6 +241,20 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
         if turn.state.first_answer_at is None:
             turn.state = replace(turn.state, first_answer_at=turn.now)
         _learn(turn, outcome.brokers)
+        if not known.alive:
+            _forgive(turn, outcome.address)
+        if everybody_was_dead and turn.state.client and turn.state.complaint:
+            turn.rebuild(f"{outcome.address} answers again, the first one after an outage of all")
+
+
+def _forgive(turn: _Turn, address: BrokerAddress) -> None:
+    """Ask the leader at this address at once: its silence was that of a broker that was not there."""
+    broker_ids = (
+        {b.broker_id for b in turn.state.snapshot.brokers if b.address == address} if turn.state.snapshot else ()
+    )
+    for key, asked in turn.agenda.leaders.items():
+        if asked.failures and key.leader_id in broker_ids:
+            turn.agenda.leaders[key] = replace(asked, failures=0)
 
 
 def _release(turn: _Turn, address: BrokerAddress) -> None:
@@ -476,9 +491,14 @@ def _persist(turn: _Turn) -> None:
 def _forget_topic(turn: _Turn, topic: TopicName) -> None:
     """Drop the offsets of a topic that was recreated, and what is still under way: its old offsets mean nothing now."""
     turn.state = replace(turn.state, offsets=turn.state.offsets.without_topic(topic))
+    _outdate(turn, lambda tp: tp.topic == topic)
+
+
+def _outdate(turn: _Turn, is_outdated: Callable[[TopicPartition], bool]) -> None:
+    """Let what is under way about such partitions count no more."""
     for name, question in turn.agenda.calls.items():
-        if isinstance(question, AskOffsets) and any(tp.topic == topic for tp in question.partitions):
-            left = tuple(tp for tp in question.partitions if tp.topic != topic)
+        if isinstance(question, AskOffsets) and any(map(is_outdated, question.partitions)):
+            left = tuple(tp for tp in question.partitions if not is_outdated(tp))
             turn.agenda.calls[name] = replace(question, partitions=left)
 
 
@@ -540,7 +560,8 @@ def _note_attempt(turn: _Turn, question: AskOffsets, answer: OffsetsAnswer) -> N
     key = LeaderKey(question.leader_id, question.seldom)
     before = turn.agenda.leaders[key]
     failures = 0 if answer.offsets else before.failures + 1
-    turn.agenda.leaders[key] = replace(before, failures=failures, took_seconds=answer.elapsed_seconds)
+    turn.agenda.leaders[key] = replace(before, failures=failures)
+    turn.agenda.took_seconds[question.leader_id] = answer.elapsed_seconds
 
 
 def _note_silence(turn: _Turn) -> None:
@@ -555,6 +576,9 @@ def _note_silence(turn: _Turn) -> None:
 def _note_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
     state = turn.state
     turn.touched.update(answer.asked)
+    # Whoever was asked before this leader's term was heard of may answer for an earlier one.
+    if newer := state.offsets.newer_terms(answer):
+        _outdate(turn, newer.__contains__)
     turn.state = replace(
         state,
         offsets=state.offsets.with_answer(answer, now=turn.now),

@@ -38,6 +38,16 @@ class OffsetBook:
                 unanswered.pop(partition, None)
         return OffsetBook(offsets=offsets, unanswered=unanswered, epoch=self.epoch)
 
+    def newer_terms(self, answer: OffsetsAnswer) -> frozenset[TopicPartition]:
+        """Return the partitions whose leader answers in a later term than any we have heard of."""
+        known = self.offsets
+        return frozenset(
+            tp
+            for tp, now in answer.offsets.items()
+            if (term := now.leader_epoch) is not None
+            and ((before := known.get(tp, _UNKNOWN).leader_epoch) is None or term > before)
+        )
+
     def without_topic(self, topic: TopicName) -> "OffsetBook":
         """Return the book without a topic that was recreated: its old offsets mean nothing now."""
         return OffsetBook(

@@ -3,7 +3,8 @@
 An address is quarantined after each failure (full jitter, doubling, capped); a wrong one, or one that rejects the
 login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
-and where a leader of followed partitions listens, its return is awaited.
+and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
+as topics are.
 """
 
 from dataclasses import dataclass, replace
@@ -91,13 +92,15 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     Runs: anywhere (pure); O(addresses).
     """
     interval_seconds = max(policy.interval_seconds, policy.idle_interval_seconds if idle else 0.0)
-    panic = sum(known.alive for known in state.addresses.values()) < _ENOUGH_ALIVE
+    alive = sum(known.alive for known in state.addresses.values())
+    panic = alive < _ENOUGH_ALIVE
+    rest_seconds = policy.interval_seconds if alive else policy.topics_interval_seconds
     full: list[BrokerAddress] = []
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():
         if known.asked_at is None:
             full.append(address)
-        elif _rests(known, released=panic or address in state.leading, policy=policy, now=now):
+        elif _rests(known, released=panic or address in state.leading, seconds=rest_seconds, now=now):
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
@@ -106,11 +109,11 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     return Due(full=tuple(full), connect=tuple(connect))
 
 
-def _rests(known: AddressState, *, released: bool, policy: Policy, now: float) -> bool:
+def _rests(known: AddressState, *, released: bool, seconds: float, now: float) -> bool:
     if known.quarantined_until is None or now >= known.quarantined_until:
         return False
     released = released and (known.verdict in DEAD or known.verdict is Verdict.STALE)
-    return not (released and known.asked_at is not None and now - known.asked_at >= policy.interval_seconds)
+    return not (released and known.asked_at is not None and now - known.asked_at >= seconds)
 
 
 def _proof_due(address: BrokerAddress, known: AddressState, state: State, *, policy: Policy, now: float) -> bool:

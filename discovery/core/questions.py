@@ -80,15 +80,8 @@ class Asked:
     partitions: tuple[TopicPartition, ...]
     failures: int = 0
     """Questions in a row without any offset in the answer."""
-    took_seconds: float = 0.0
-    """The slowest request of the last question that ended."""
     overdue: bool = False
     """The question under way has been unanswered for longer than the leader is given."""
-
-    @property
-    def slow(self) -> bool:
-        """Tell whether the leader needed, or used up, more time than a healthy one needs."""
-        return self.took_seconds >= SLOW_SECONDS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,17 +103,23 @@ class Agenda:
     ids_pressed_until: dict[TopicName, float] = field(default_factory=dict)
     """Until when an id that an answer left out is asked for again soon."""
     leaders: dict[LeaderKey, Asked] = field(default_factory=dict)
+    took_seconds: dict[BrokerId, float] = field(default_factory=dict)
+    """The slowest request of the last question to this leader that ended."""
+
+    def is_slow(self, leader: BrokerId) -> bool:
+        """Tell whether a leader needed, or used up, more time than a healthy one needs."""
+        return self.took_seconds.get(leader, 0.0) >= SLOW_SECONDS
 
     def answers_slowly(self, leader: BrokerId) -> bool:
         """Tell whether a leader answers, though later than a healthy one: alive, whatever its address is judged."""
         both = (self.leaders.get(LeaderKey(leader, seldom)) for seldom in (False, True))
-        return any(asked.slow and not asked.overdue and not asked.failures for asked in both if asked is not None)
+        return self.is_slow(leader) and any(a is not None and not a.overdue and not a.failures for a in both)
 
     @property
     def asked_patiently(self) -> frozenset[BrokerId]:
         """Return the leaders that are slow, or were when they were asked."""
         patient = {q.leader_id for q in self.calls.values() if isinstance(q, AskOffsets) and q.patient}
-        return frozenset(patient.union(key.leader_id for key, asked in self.leaders.items() if asked.slow))
+        return frozenset(patient.union(filter(self.is_slow, self.took_seconds)))
 
     def copy(self) -> "Agenda":
         """Return another one of equal content."""
@@ -129,6 +128,7 @@ class Agenda:
             calls=dict(self.calls),
             ids_pressed_until=dict(self.ids_pressed_until),
             leaders=dict(self.leaders),
+            took_seconds=dict(self.took_seconds),
         )
 
 

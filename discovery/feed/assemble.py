@@ -132,6 +132,7 @@ class Assembler:
             high_watermark=offsets.high_watermark,
             last_stable_offset=offsets.last_stable_offset,
             parked_reason=reason,
+            answer_seconds=_answer_seconds(metadata, state),
             gone=topic.name in state.snapshot.tombstones,
             parked_since_wall=_parked_since(before, reason, since, mono_to_wall, state),
         )
@@ -159,6 +160,12 @@ class Assembler:
 
 def _is_missing(topic: TopicName, snapshot: Snapshot, state: State) -> bool:
     return topic in snapshot.tombstones or (topic not in snapshot.topics and is_confirmed(state.absences.get(topic)))
+
+
+def _answer_seconds(metadata: PartitionMetadata, state: State) -> float:
+    """Whole seconds: whoever compares views is not to take each answer for news."""
+    took = state.agenda.took_seconds.get(metadata.leader_id, 0.0) if metadata.leader_id is not None else 0.0
+    return float(round(took))
 
 
 def _parked_since(

@@ -53,6 +53,8 @@ class PartitionView:
     parked_reason: str | None = None
     """Not None: do not plan it now; the sentence says why (no leader, silent leader, unknown end, topic gone)."""
     parked_since_wall: float | None = None
+    answer_seconds: float = 0.0
+    """How long its leader takes for an answer, in whole seconds; 0: it is quick, or not known."""
     gone: bool = False
     """Its topic does not exist any more, confirmed; kept so that it resumes if the topic returns."""
 
@@ -155,7 +157,8 @@ class PartitionFeed(Protocol):
     def refresh(self, timeout_seconds: float) -> FeedView:
         """Ask Kafka now for metadata and end offsets of all followed partitions; return a picture with the answers.
 
-        Partitions whose leader did not answer in time are parked in it.
+        Partitions whose leader did not answer in time are parked in it; those of a leader that is known to be slow, in
+        it alone.
 
         Raises:
             KafkaUnreachableError: no living broker answered in time; carries a verdict per address.

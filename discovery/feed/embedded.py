@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import tenacity
 
@@ -214,26 +215,36 @@ class EmbeddedFeed:
             AskOffsets(leader_id=i, partitions=tps, isolations=self._interest.isolations, with_start=True)
             for i, tps in cycle.state.leaders.items()
         ]
+        slow = {a.leader_id: own for a in asks if (own := cycle.slow_leaders.get(a.leader_id)) is not None}
         work = {
             ask.leader_id: partial(
                 ask_offsets,
-                cycle.slow_leaders.get(ask.leader_id) or gateway,
-                replace(ask, patient=cycle.slow_leaders.get(ask.leader_id) is not None),
+                slow.get(ask.leader_id, gateway),
+                # Starts move slowly, and would take another of a slow leader's answers.
+                replace(ask, patient=True, with_start=False) if ask.leader_id in slow else ask,
                 self._policy,
                 self._clock,
             )
             for ask in asks
         }
         answers = self._gather(work, "refresh", deadline)
+        late: set[TopicPartition] = set()
         for ask in asks:
+            answered = answers.get(ask.leader_id)
+            is_slow = ask.leader_id in cycle.state.agenda.asked_patiently
+            if answered is None and is_slow and not self._interest.both_ends:
+                # The loop knows how long this leader takes, and parks it when that is over. Not where followers of a
+                # service read the loop's view instead of this answer: they would take what it holds for fresh.
+                late.update(ask.partitions)
+                continue
             silence = OffsetsAnswer(
                 leader_id=ask.leader_id, asked=ask.partitions, offsets={}, detail="no answer in time for a refresh"
             )
-            cycle.inbox.put(CallEnded(client=client, answer=answers.get(ask.leader_id, silence)))
+            cycle.inbox.put(CallEnded(client=client, answer=answered or silence))
         self._taken_in(cycle, deadline)
         if cycle.state.client != client:
             raise self._unreachable("the client was rebuilt during a refresh, so its answers were dropped")
-        return self.view()
+        return _parked(self.view(), late)
 
     def check(self) -> None:
         """Find out whether the client library takes the options; asks nobody.
@@ -449,6 +460,17 @@ class EmbeddedFeed:
 
     def _unreachable(self, what: str) -> KafkaUnreachableError:
         return KafkaUnreachableError(f"{what}; {verdicts(self.view())}")
+
+
+def _parked(view: FeedView, late: Collection[TopicPartition]) -> FeedView:
+    """Show what is not fresh as parked: whoever asked for a fresh answer concludes from it that records are lost."""
+    known = {tp: view.partitions[tp] for tp in late if tp in view.partitions}
+    waiting = {
+        tp: replace(p, parked_reason=f"its leader, broker {p.leader_id}, is slow: no answer in time for a refresh")
+        for tp, p in known.items()
+        if p.parked_reason is None
+    }
+    return replace(view, partitions=MappingProxyType({**view.partitions, **waiting})) if waiting else view
 
 
 def _spec(value: int, *, by_timestamp: bool) -> OffsetSpec:

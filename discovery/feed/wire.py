@@ -5,6 +5,7 @@ there may be fifty thousand of them and offsets change all the time.
 """
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ ROW = (
 )
 """What a partition's row holds, in this order; null is unknown."""
 _LEADERS = "leaders"
+_ANSWER_SECONDS = "answer_seconds"
 _T = TypeVar("_T")
 
 
@@ -66,12 +68,15 @@ def encode_view(
     rows: defaultdict[TopicName, list[list[Any]]] = defaultdict(list)
     topics: dict[TopicName, dict[str, Any]] = {}
     leaders: dict[str, str] = {}
+    answer_seconds: dict[str, float] = {}
     for tp in partitions:
         one = view.partitions[tp]
         rows[tp.topic].append([tp.partition, *(getattr(one, name) for name in ROW[1:])])
         topics[tp.topic] = {"topic_id": one.topic_id, "gone": one.gone}
         if one.leader_id is not None and one.leader is not None:
             leaders[str(one.leader_id)] = str(one.leader)
+        if one.leader_id is not None and one.answer_seconds:
+            answer_seconds[str(one.leader_id)] = one.answer_seconds
     return {
         "epoch": position.epoch,
         "version": position.version,
@@ -86,6 +91,7 @@ def encode_view(
         "fatal": view.fatal,
         "scope": {"topics": sorted(scope.topics), "pattern": scope.pattern},
         _LEADERS: leaders,
+        _ANSWER_SECONDS: answer_seconds,
         "topics": {topic: {**topics[topic], "partitions": rows[topic]} for topic in rows},
     }
 
@@ -142,11 +148,13 @@ def _decode(
         raise WireError("the service sent changes of a view that is not held here")
     kept = dict(held.partitions) if held is not None and document["since"] else {}
     leaders = {int(i): BrokerAddress.parse(text, option="leader") for i, text in document[_LEADERS].items()}
+    # An older service knows nothing of it.
+    slow = {int(i): _seconds(value) for i, value in document.get(_ANSWER_SECONDS, {}).items()}
     for topic, reported in document["topics"].items():
         for row in reported["partitions"]:
             tp = TopicPartition(TopicName(topic), int(row[0]))
             if interest.wants(tp):
-                kept[tp] = _partition(dict(zip(ROW, row, strict=True)), reported, leaders)
+                kept[tp] = _partition(dict(zip(ROW, row, strict=True)), reported, leaders, slow)
     return FeedView(
         version=version,
         generation=Generation(int(document["generation"])),
@@ -195,7 +203,12 @@ def _is_sorted(partitions: Mapping[TopicPartition, PartitionView]) -> bool:
     return all(a < b for a, b in itertools.pairwise(listed))
 
 
-def _partition(row: Mapping[str, Any], topic: Mapping[str, Any], leaders: Mapping[int, BrokerAddress]) -> PartitionView:
+def _partition(
+    row: Mapping[str, Any],
+    topic: Mapping[str, Any],
+    leaders: Mapping[int, BrokerAddress],
+    slow: Mapping[int, float],
+) -> PartitionView:
     leader_id = row["leader_id"]
     return PartitionView(
         topic_id=TopicId(topic["topic_id"]) if topic["topic_id"] else None,
@@ -207,6 +220,7 @@ def _partition(row: Mapping[str, Any], topic: Mapping[str, Any], leaders: Mappin
         last_stable_offset=_whole(row["last_stable_offset"]),
         parked_reason=row["parked_reason"],
         parked_since_wall=row["parked_since_wall"],
+        answer_seconds=slow.get(leader_id, 0.0),
         gone=bool(topic["gone"]),
     )
 
@@ -217,6 +231,12 @@ def _whole(value: object) -> int | None:
     if type(value) is not int or value < 0:
         raise WireError(f"{value!r} is no offset")
     return value
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise WireError(f"{value!r} is no duration")
+    return float(value)
 
 
 def _address(text: str) -> BrokerAddress:

@@ -29,7 +29,7 @@ from discovery.core.policy import Policy
 from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
-from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client, milliseconds
+from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
 from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
 
 T = TypeVar("T")
@@ -45,8 +45,6 @@ _LOOK_UP_SECONDS = 3.0
 """How much longer than we do librdkafka may wait for offsets. Its look-up of leaders runs on the caller's thread, can
 take a second beside a metadata answer of 50 000 partitions, and the process crashes where the timeout ends first."""
 _LATE_SECONDS = 30.0
-_LONGEST_FIRST_ANSWER = 300_000
-"""Milliseconds; librdkafka refuses more for `api.version.request.timeout.ms`."""
 _ISOLATION = {
     Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
     Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
@@ -248,8 +246,6 @@ class ConfluentGatewayFactory:
             connect_timeout_seconds=patience if self.patient else policy.connect_timeout_seconds,
             request_timeout_seconds=patience if self.patient else policy.request_timeout_seconds,
         )
-        if self.patient:
-            properties["api.version.request.timeout.ms"] = min(milliseconds(patience), _LONGEST_FIRST_ANSWER)
         return ConfluentGateway(properties)
 
 

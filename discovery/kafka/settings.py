@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.client.timeouts import LONGEST_MILLISECONDS
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
 
@@ -17,6 +18,8 @@ _log = logging.getLogger("discovery.kafka.client")
 
 _MIN_SETUP_TIMEOUT_MILLISECONDS = 1_000
 """librdkafka refuses a smaller `socket.connection.setup.timeout.ms`."""
+_FIRST_ANSWER_MILLISECONDS = 10_000
+"""librdkafka's own `api.version.request.timeout.ms`."""
 
 PROBE_TOPIC = "/"
 """An illegal name, so it can neither exist nor be created: asking for it is the cheapest way to hear of brokers alone.
@@ -45,6 +48,7 @@ def client_properties(
 
     Runs: anywhere (pure).
     """
+    answer = milliseconds(request_timeout_seconds)
     return {
         **options.connection,
         "bootstrap.servers": ",".join(map(str, bootstrap)),
@@ -53,10 +57,11 @@ def client_properties(
         "socket.connection.setup.timeout.ms": max(
             _MIN_SETUP_TIMEOUT_MILLISECONDS, milliseconds(connect_timeout_seconds)
         ),
-        "socket.timeout.ms": max(10, milliseconds(request_timeout_seconds)),
+        "socket.timeout.ms": min(max(10, answer), LONGEST_MILLISECONDS),
+        "api.version.request.timeout.ms": min(max(_FIRST_ANSWER_MILLISECONDS, answer), LONGEST_MILLISECONDS),
         "socket.max.fails": 1,
         "reconnect.backoff.ms": 100,
-        "reconnect.backoff.max.ms": 2_000,
+        "reconnect.backoff.max.ms": 500,
         "log.connection.close": False,
     }
 

@@ -17,8 +17,12 @@ _STORES = """Files are read once, on the driver, when the query starts; workers 
 decides how it is read, whatever `type` says: PEM, PKCS12, or JKS and JCEKS (Java's `keytool` reads these). The names
 of librdkafka's own, `ssl.ca.location`, `ssl.certificate.location` and `ssl.key.location`, are paths on
 every host instead."""
+_SLOW = """`kafka.request.timeout.ms` and `kafka.socket.connection.setup.timeout.ms` also raise, and never lower, what
+discovery itself waits for one answer (5 s) and for a connection with its first answer (2 s). A cluster of which *every*
+broker takes longer cannot start without: give both a little more than twice the time of an answer. Leave them out
+otherwise, for a frozen broker is left as much later; one slow leader among others needs neither."""
 _COMPOSED = {
-    "default.api.timeout.ms": "how long a slow leader may take to report offsets, 1000..3600000; 60000 by default",
+    "default.api.timeout.ms": "how long a slow leader may take for an answer, 1000..3600000; 60000 by default",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule",
     "sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler, OAuthBearerUnsecuredLoginCallbackHandler",
     "sasl.oauthbearer.jwt.retriever.class": "DefaultJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever",
@@ -33,7 +37,7 @@ def page() -> str:
         (
             _HEAD,
             _list("Passed on", tables.SAME),
-            _table("Renamed", ("JVM client", "librdkafka"), list(tables.RENAMED.items())),
+            _table("Renamed", ("JVM client", "librdkafka"), list(tables.RENAMED.items()), _SLOW),
             _list("Key and trust stores", tables.STORES, _STORES),
             _table("Translated", ("option", "what is taken"), list(_COMPOSED.items())),
             _table("Accepted, without effect", ("option", "because"), list(tables.WITHOUT_EFFECT.items())),
@@ -47,8 +51,14 @@ def _list(title: str, names: Collection[str], text: str = "") -> str:
     return "\n".join((f"## {title}", "", *([text, ""] if text else []), listed, ""))
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], text: str = "") -> str:
+    lines = [
+        f"## {title}",
+        "",
+        *([text, ""] if text else []),
+        f"| {' | '.join(columns)} |",
+        f"|{'---|' * len(columns)}",
+    ]
     lines += [f"| `kafka.{row[0]}` |" + "".join(f" {cell} |" for cell in row[1:]) for row in sorted(rows)]
     return "\n".join((*lines, ""))
 

@@ -1,12 +1,17 @@
 """A leader that lives and answers late, behind a proxy that delays each of its answers: its partitions are read."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
-from tests.support.slow_leader import follow_a_slow_leader
+from discovery.spark.source.feeds import embedded_feed
+from discovery.spark.source.options.parse import parse_options
+from tests.support.helpers import eventually
+from tests.support.proxy import KafkaProxy
+from tests.support.slow_leader import SLOW, follow_a_slow_leader
 
 pytestmark = pytest.mark.kafka
 
@@ -23,3 +28,32 @@ def test_given_a_leader_that_answers_late_when_records_come_then_its_new_ends_ar
     three_brokers: LocalKafka, topic_name: str, delay_seconds: float
 ) -> None:
     follow_a_slow_leader(three_brokers, topic_name, delay_seconds)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_given_a_cluster_that_is_slow_as_a_whole_when_two_options_say_so_then_a_source_starts(
+    three_brokers: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    three_brokers.create_topic(topic_name, assignment=[[1], [SLOW], [3]])
+    addresses = {number: three_brokers.address(number) for number in three_brokers.broker_ids}
+    with KafkaProxy(addresses) as proxy:
+        proxy.slow = dict.fromkeys(addresses, 3.0)
+        options = {
+            "kafka.bootstrap.servers": proxy.bootstrap_servers,
+            "kafka.request.timeout.ms": "10000",
+            "kafka.socket.connection.setup.timeout.ms": "10000",
+            "subscribe": topic_name,
+            "stateDir": str(tmp_path),
+        }
+        feed = embedded_feed(parse_options(options))
+
+        def ends() -> list[int | None]:
+            known = feed.view().partitions.values()
+            return [p.high_watermark for p in known if p.parked_reason is None]
+
+        try:
+            feed.start()
+            eventually(lambda: ends() == [0, 0, 0], 90, "every end")
+        finally:
+            feed.stop()

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,6 +164,18 @@ def test_given_any_ranges_when_packed_then_leaders_share_no_task_that_could_be_a
         assert sum(map(len, met)) == len(leaders), "a leader reaches one task"
     else:
         assert all(len(names) == 1 for names in met), "a task knows one leader"
+
+
+@given(led(), st.sets(st.integers(1, 5).map(BrokerId)), st.none() | st.integers(1, 40))
+def test_given_slow_leaders_when_packed_then_none_shares_a_task_with_another_leader(
+    ranges: list[FetchRange], slow: set[BrokerId], least: int | None
+) -> None:
+    mixed = [replace(r, answer_seconds=3.0 if r.leader in slow else 0.0) for r in ranges]
+    tasks = pack(mixed, min_partitions=least)
+    assert all(len({r.leader for r in task}) == 1 for task in tasks if any(r.is_slow for r in task))
+    readable = {r for r in ranges if r.end_offset > r.start_offset}
+    assert covered([r for task in tasks for r in task]) == covered(list(readable))
+    assert len(tasks) >= len(pack(ranges, min_partitions=least)), "slots that wait are added, not taken"
 
 
 @given(led(), st.integers(1, 40), st.integers(0, 20))

@@ -1,5 +1,8 @@
 """A leader that lives and answers late, beside Spark's own source."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
@@ -10,27 +13,87 @@ from tests.support.spark.native import BOTH
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 SLOW = 2
-DELAY_SECONDS = 1.3
+FIRST, LATER = numbered(5), numbered(5, prefix="later-")
+CONNECTED = 8
+"""Answers, one after another, until a new loop and a new worker have the first record: the impatient try, then first
+answer, metadata, end and start; first answer, metadata and records."""
+NAMED = MappingProxyType({"sourceId": "slow-leader"})
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("named", [NONE, NAMED], ids=["plain", "named"])
 def test_given_a_leader_that_answers_late_when_read_then_its_rows_flow_in_both_sources(
-    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, named: Mapping[str, str]
 ) -> None:
+    both_read(kafka_cluster, topic_name, read_stream, delay_seconds=1.3, named=named)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("delay_seconds", [5.0, 20.0])
+@pytest.mark.parametrize("named", [NONE, NAMED], ids=["plain", "named"])
+def test_given_a_leader_that_takes_many_seconds_when_read_then_its_rows_flow_in_both_sources(
+    kafka_cluster: LocalKafka,
+    topic_name: str,
+    read_stream: ReadStream,
+    delay_seconds: float,
+    named: Mapping[str, str],
+) -> None:
+    both_read(kafka_cluster, topic_name, read_stream, delay_seconds=delay_seconds, named=named)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("delay_seconds", [5.0, 20.0])
+def test_given_a_leader_that_takes_many_seconds_when_all_there_is_is_read_then_both_sources_end_with_it(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, delay_seconds: float
+) -> None:
+    with slow_leader(kafka_cluster, topic_name, delay_seconds) as proxy:
+        for name in BOTH:
+            reading = read_stream(options(proxy, topic_name), format=name, checkpoint=name, available_now=True)
+            reading.wait_end(90 + CONNECTED * delay_seconds)
+            assert reading.values() == sorted([*FIRST, *FIRST])
+
+
+def both_read(
+    kafka_cluster: LocalKafka,
+    topic_name: str,
+    read_stream: ReadStream,
+    *,
+    delay_seconds: float,
+    named: Mapping[str, str],
+) -> None:
+    """Read what a slow leader and a quick one have, then what the slow one gets; each row comes once."""
+    with slow_leader(kafka_cluster, topic_name, delay_seconds) as proxy:
+        given = {"kafka": NONE, "kafka-discovery": named}
+        readings = {
+            name: read_stream({**options(proxy, topic_name), **given[name]}, format=name, checkpoint=name)
+            for name in BOTH
+        }
+        for reading in readings.values():
+            reading.wait_rows(10, 90 + CONNECTED * delay_seconds)
+        produce(kafka_cluster.bootstrap_servers, topic_name, *LATER, partition=1)
+        for reading in readings.values():
+            reading.wait_rows(15, 90 + CONNECTED * delay_seconds)
+            assert reading.values() == sorted([*FIRST, *FIRST, *LATER])
+            reading.query.stop()
+
+
+def slow_leader(kafka_cluster: LocalKafka, topic_name: str, delay_seconds: float) -> KafkaProxy:
+    """Write to two leaders and put a proxy before them that delays each answer of one."""
     kafka_cluster.create_topic(topic_name, assignment=[[1], [SLOW]])
     for partition in range(2):
-        produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(5), partition=partition)
-    with KafkaProxy({number: kafka_cluster.address(number) for number in kafka_cluster.broker_ids}) as proxy:
-        proxy.slow[SLOW] = DELAY_SECONDS
-        options = {
-            "kafka.bootstrap.servers": proxy.bootstrap_servers,
-            "subscribe": topic_name,
-            "startingOffsets": "earliest",
-        }
-        readings = [read_stream(options, format=name, checkpoint=name) for name in BOTH]
-        for reading in readings:
-            reading.wait_rows(10, 120)
-        produce(kafka_cluster.bootstrap_servers, topic_name, *numbered(5, prefix="later-"), partition=1)
-        for reading in readings:
-            reading.wait_rows(15, 120)
-            reading.query.stop()
+        produce(kafka_cluster.bootstrap_servers, topic_name, *FIRST, partition=partition)
+    proxy = KafkaProxy({number: kafka_cluster.address(number) for number in kafka_cluster.broker_ids})
+    proxy.slow[SLOW] = delay_seconds
+    return proxy
+
+
+def options(proxy: KafkaProxy, topic_name: str) -> dict[str, str]:
+    """How both read."""
+    return {
+        "kafka.bootstrap.servers": proxy.bootstrap_servers,
+        "subscribe": topic_name,
+        "startingOffsets": "earliest",
+    }

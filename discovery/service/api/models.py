@@ -307,6 +307,9 @@ class Follow(Answer):
     fatal: str | None
     scope: FollowScope
     leaders: dict[str, str]
+    answer_seconds: Annotated[
+        dict[str, float], Field(description="How long an answer of a leader takes, those left out: less than a second.")
+    ]
     topics: dict[str, FollowTopic]
 
 

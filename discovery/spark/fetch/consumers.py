@@ -63,6 +63,8 @@ class CachedConsumer:
         self.all_down = False
         self.stood_still = False
         """Its last task ended without some of its records, since none came."""
+        self.awaited: frozenset[TopicPartition] = frozenset()
+        """Partitions that its last task left while a slow leader owed an answer."""
         self._doubted_after = _DOUBTED_AFTER_SECONDS
         self._limits: Limits = limits_of(settings)
         self._poll_rows = _FIRST_ROWS
@@ -130,18 +132,21 @@ class CachedConsumer:
     def keep_backlog(self) -> None:
         """Between tasks: stay only where a backlog is left, whose prefetched part the next task will want.
 
-        A partition that is read to its end would be polled for nothing, fifty times a second at each broker.
+        And where a slow leader owes an answer: thrown away each time, it would never be heard. A partition that is read
+        to its end would be polled for nothing, fifty times a second at each broker.
 
         Runs: worker; does not block.
         """
-        self.assign({tp: position for tp, position in self.positions.items() if self._backlog(tp, position)})
+        self.assign({tp: at for tp, at in self.positions.items() if tp in self.awaited or self._backlog(tp, at)})
 
     def make_room(self) -> None:
-        """Give up what was fetched ahead: the bound is the worker's, and a consumer of another query needs it now.
+        """Give up what was fetched ahead: the bound is the worker's, and another consumer needs it now.
+
+        One that awaits a slow leader's answer keeps its quarter of it.
 
         Runs: worker; blocks for milliseconds where something was fetched ahead.
         """
-        if self._may_hold_records:
+        if self._may_hold_records and not self.awaited:
             self._may_hold_records = False
             self.unassign(list(self.positions))
             self._client.read({}, self.settings.batch_rows, 0.0)  # librdkafka drops what is outdated when polled

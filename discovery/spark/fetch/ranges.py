@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from discovery.core.model import BrokerAddress, BrokerId, TopicId, TopicPartition
+from discovery.core.questions import SLOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,13 @@ class FetchRange:
     """Who led it when it was planned; None is unknown. For grouping and messages: clients find leaders themselves."""
     leader_address: BrokerAddress | None = field(default=None, compare=False)
     """Where that one was; whether it lives is asked there when nothing comes."""
+    answer_seconds: float = field(default=0.0, compare=False)
+    """How long that one took for an answer; 0: it is quick, or not known."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Tell whether it is read by a client that waits longer than others do."""
+        return self.answer_seconds >= SLOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

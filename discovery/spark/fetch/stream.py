@@ -16,6 +16,7 @@ class Stream(Protocol):
     failure: GatewayError | None
     all_down: bool
     stood_still: bool
+    awaited: frozenset[TopicPartition]
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions from these offsets."""

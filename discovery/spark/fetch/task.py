@@ -57,7 +57,7 @@ class Task:
         Runs: worker; see `discovery.spark.fetch.api.fetch`.
         """
         ranges = self.endings.to_read()
-        self.stream.stood_still = False
+        self.stream.stood_still, self.stream.awaited = False, frozenset()
         self.stream.assign({r.topic_partition: r.start_offset for r in ranges})
         now = self._begin()
         for r in ranges:
@@ -168,7 +168,10 @@ class Task:
         # Whom a broker refuses, no cut will help: that failure is to be seen.
         may_settle = patience is not None and self.stream.failure is None and not self._is_refused()
         if may_settle and (now >= due_at or self._are_leaders_dead(now, due_at)):
-            self.stream.stood_still = now >= due_at
+            if now >= due_at:
+                # A leader that is known to be slow explains the silence, and its answer may still be under way.
+                self.stream.awaited = frozenset(tp for tp, r in self.open.items() if r.range.is_slow)
+                self.stream.stood_still = not self.stream.awaited
             self._settle()
             return
         self._refuse_stall(now - self._still_since)

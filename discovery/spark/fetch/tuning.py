@@ -15,7 +15,7 @@ _DEFAULTS = {
     # A dead leader must be replaced as soon as the cluster has a new one. A frozen one holds every request until the
     # socket times out, the request for metadata too, since librdkafka prefers the connection it used last.
     "topic.metadata.refresh.interval.ms": "2000",
-    "reconnect.backoff.max.ms": "1000",
+    "reconnect.backoff.max.ms": "500",
     "socket.connection.setup.timeout.ms": "3000",
     "socket.timeout.ms": "5000",
     "socket.max.fails": "1",

@@ -62,8 +62,13 @@ class KafkaDiscoveryReader(DataSourceReader):
                 tasks, brokers = plan_batch(feed, options, SystemClock())
             finally:
                 feed.stop()
-            settings = fetch_settings(options)
-            return [BatchPartition(ranges=ranges, brokers=brokers, settings=settings) for ranges in tasks]
+            quick, patient = fetch_settings(options), fetch_settings(options, patient=True)
+            return [
+                BatchPartition(
+                    ranges=ranges, brokers=brokers, settings=patient if any(r.is_slow for r in ranges) else quick
+                )
+                for ranges in tasks
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the ranges of one task.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from discovery.config.client.timeouts import raised
 from discovery.config.clock import SystemClock
 from discovery.config.logs import configure_logging
 from discovery.core.errors import StateError
@@ -80,7 +81,7 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         bootstrap_file=BootstrapFile(options.bootstrap_file) if options.bootstrap_file is not None else None,
         interest=options.interest,
         client_options=options.client,
-        policy=Policy(idle_interval_seconds=_IDLE_SECONDS),
+        policy=raised(Policy(idle_interval_seconds=_IDLE_SECONDS), options.client),
         state_dir=options.state_dir or default_state_dir(),
         source_id=options.source_id,
         cluster_id=options.cluster_id,

@@ -185,9 +185,14 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._refuse_batches_without_log(start)
         tasks, brokers, ticket = self._plan().tasks(start, end)
         self._ran = end
-        settings = fetch_settings(self._options)
+        quick, patient = fetch_settings(self._options), fetch_settings(self._options, patient=True)
         return [
-            RangesPartition(ranges=ranges, brokers=brokers, settings=settings, ticket=for_ranges(ticket, ranges))
+            RangesPartition(
+                ranges=ranges,
+                brokers=brokers,
+                settings=patient if any(r.is_slow for r in ranges) else quick,
+                ticket=for_ranges(ticket, ranges),
+            )
             for ranges in tasks
         ]
 

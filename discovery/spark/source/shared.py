@@ -4,8 +4,10 @@ import logging
 import uuid
 from dataclasses import replace
 
+from discovery.config.client import timeouts
 from discovery.config.client.opened_stores import fresh, open_stores
 from discovery.core.errors import StateError
+from discovery.core.policy import Policy
 from discovery.feed.base import SourceFeed
 from discovery.spark.fetch import FetchSettings
 from discovery.spark.fetch.engine import not_installed
@@ -71,17 +73,23 @@ def reads_plainly(options: SourceOptions) -> bool:
     return options.fetch_engine == "python" or (options.fetch_engine == "auto" and not_installed() is not None)
 
 
-def fetch_settings(options: SourceOptions) -> FetchSettings:
+def fetch_settings(options: SourceOptions, *, patient: bool = False) -> FetchSettings:
     """Return how the workers of this process's query read, with the keys and authorities of this moment.
+
+    Args:
+        options: Of the query.
+        patient: For leaders known to be slow: a client gives an answer as long as the loop gives one on offsets.
 
     Runs: driver, once per batch; see `fresh`.
     """
     isolation = {"isolation.level": options.interest.isolation.value}
+    deadline = options.client.api_timeout_seconds or Policy().offsets_deadline_seconds
     return FetchSettings(
         client_options={
             "group.id": f"{options.group_id_prefix}-{_RUN}",
             **fresh(options.client).librdkafka,
             **isolation,
+            **(timeouts.patient(options.client.librdkafka, deadline) if patient else {}),
         },
         include_headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,

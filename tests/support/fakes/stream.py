@@ -24,6 +24,7 @@ class ScriptedStream:
         self.failure: GatewayError | None = None
         self.all_down = False
         self.stood_still = False
+        self.awaited: frozenset[TopicPartition] = frozenset()
         self.script: deque[Piece | Callable[[], None]] = deque()
         self.log: list[str] = []
         self.marks: dict[TopicPartition, tuple[int, int]] = {}

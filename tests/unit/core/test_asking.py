@@ -18,7 +18,7 @@ from discovery.core.model import (
 from discovery.core.model import PartitionOffsets as Offsets
 from discovery.core.parking import parked_reason
 from discovery.core.policy import Policy
-from discovery.core.questions import AskMetadata, AskOffsets, AskTopicIds, Division, Leaders, Vet, Wanted
+from discovery.core.questions import AskMetadata, AskOffsets, AskTopicIds, Division, LeaderKey, Leaders, Vet, Wanted
 from discovery.core.state import State, initial_state
 from tests.support.core_values import POLICY, THEIRS, address, alive, answer, dead, run, settled, topic
 
@@ -281,6 +281,53 @@ def test_given_a_slow_leader_when_it_is_quick_again_then_it_is_asked_as_all_othe
     question = state.agenda.calls[under_way(run(state, now=11.0).state, AskOffsets)]
     assert isinstance(question, AskOffsets)
     assert not question.patient
+
+
+def test_given_a_slow_leader_when_another_of_its_two_rhythms_asks_then_it_is_given_its_time_there_too() -> None:
+    state, name = asked_once()
+    state = answered(state, name, now=10.0, took=10.0, offset=7).state
+    seldom = decide(state, (), POLICY, now=20.0, wall=20.0, wanted=()).state
+    assert LeaderKey(ONE, seldom=True) in seldom.agenda.leaders
+    ended = [CallEnded(name=name, client=1) for name in seldom.agenda.calls]
+    state = decide(seldom, ended, POLICY, now=31.0, wall=31.0, wanted=()).state
+    (question,) = [q for q in state.agenda.calls.values() if isinstance(q, AskOffsets)]
+    assert (question.seldom, question.patient) == (True, True)
+    assert not decide(state, (), POLICY, now=33.0, wall=33.0, wanted=()).touched, "it is slow, whoever asks"
+    assert decide(state, (), POLICY, now=71.5, wall=71.5, wanted=()).touched == {T0}
+
+
+def test_given_a_late_answer_when_another_led_meanwhile_then_what_that_one_reported_stands() -> None:
+    state, name = asked_once()
+    moved = run(state, answer(1, 2, topics=(led_by(2),)), now=1.0).state
+    newer = CallEnded(name=under_other(moved, name), client=1, answer=in_term(2, 6, 50))
+    moved = run(moved, newer, now=1.1).state
+    back = run(moved, answer(1, 2, topics=(led_by(1),)), now=2.0).state
+    assert run(back, now=9.0).state.offsets.unanswered == {}, "it is no silence either"
+    late = run(back, CallEnded(name=name, client=1, answer=in_term(1, 5, 40)), now=9.0)
+    assert late.state.offsets.offsets[T0].high_watermark == 50
+    assert late.state.suspicions == {}
+    (again,) = [q for q in asked(late, AskOffsets) if isinstance(q, AskOffsets)]
+    assert again.leader_id == ONE
+
+
+def test_given_a_lower_epoch_when_asked_for_after_the_higher_one_was_heard_then_it_counts() -> None:
+    state = run(settled(2, led_by(1)), in_term(1, 6, 50), now=1.0).state
+    name = under_way(state, AskOffsets)
+    state = run(state, CallEnded(name=name, client=1, answer=in_term(1, 6, 51)), now=1.3).state
+    later = CallEnded(name=under_way(state, AskOffsets), client=1, answer=in_term(1, 2, 3))
+    assert run(state, later, now=2.0).state.offsets.offsets[T0].high_watermark == 3, "as of a recreated topic"
+
+
+def in_term(leader: int, epoch: int, offset: int) -> OffsetsAnswer:
+    """The answer of a leader of t-0 in a term."""
+    known = {T0: Offsets(high_watermark=offset, start_offset=0, leader_epoch=epoch)}
+    return OffsetsAnswer(leader_id=BrokerId(leader), asked=(T0,), offsets=known)
+
+
+def under_other(state: State, name: str) -> str:
+    """The name of the one other question for offsets under way."""
+    (other,) = [n for n, q in state.agenda.calls.items() if isinstance(q, AskOffsets) and n != name]
+    return other
 
 
 def test_given_a_refused_slow_leader_when_parking_is_judged_then_it_is_parked_at_once() -> None:

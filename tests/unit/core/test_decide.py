@@ -1,4 +1,12 @@
-from discovery.core.answers import MetadataFailure, NewBootstrap, OffsetsAnswer, ProbeOutcome, StuckCall, TopicIdsAnswer
+from discovery.core.answers import (
+    CallEnded,
+    MetadataFailure,
+    NewBootstrap,
+    OffsetsAnswer,
+    ProbeOutcome,
+    StuckCall,
+    TopicIdsAnswer,
+)
 from discovery.core.decide import Decision, Persist, RebuildClient
 from discovery.core.diff import EventKind
 from discovery.core.errors import FailureKind
@@ -14,6 +22,8 @@ from discovery.core.model import (
 )
 from discovery.core.model import PartitionOffsets as Offsets
 from discovery.core.parking import parked_reason
+from discovery.core.quarantine import due
+from discovery.core.questions import AskMetadata, AskOffsets
 from discovery.core.state import State, initial_state
 from discovery.core.topics import is_confirmed
 from tests.support.core_values import (
@@ -210,6 +220,35 @@ def test_given_all_dead_when_time_passes_then_the_state_is_failsafe_and_the_view
     assert decision.state.loop_state is LoopState.FAILSAFE
     assert "kept the last view of 2 brokers" in decision.sentence
     assert "refused: b1:9092, b2:9092" in decision.sentence
+
+
+def test_given_an_outage_of_all_when_one_lives_again_then_the_client_is_rebuilt_and_its_leader_is_asked_at_once() -> (
+    None
+):
+    state = run(settled(2, topic()), now=1.0).state
+    (name,) = [name for name, question in state.agenda.calls.items() if isinstance(question, AskOffsets)]
+    for failures in range(9):
+        silence = OffsetsAnswer(leader_id=BrokerId(1), asked=(), offsets={})
+        state = run(state, CallEnded(name=name, client=1, answer=silence), now=2.0 + failures).state
+        (name,) = [name for name, question in state.agenda.calls.items() if isinstance(question, AskOffsets)]
+    state = run(state, dead(1), dead(2), CallEnded(name=name), now=10.1).state
+    quiet = run(state, alive(1, 1, 2), now=10.2)
+    assert not any(isinstance(i, RebuildClient) for i in quiet.instructions), "the client has shown no trouble"
+    state = run(state, MetadataFailure(kind=FailureKind.TRANSIENT, detail="timed out"), now=10.3).state
+    back = run(state, alive(1, 1, 2), alive(2, 1, 2), now=10.5)
+    assert [i.client for i in back.instructions if isinstance(i, RebuildClient)] == [2]
+    assert any(isinstance(call.question, AskMetadata) for call in back.calls)
+    assert any(isinstance(call.question, AskOffsets) for call in back.calls), "it does not wait out its back-off"
+    again = run(back.state, dead(1), alive(1, 1, 2), now=13.0)
+    assert not any(isinstance(i, RebuildClient) for i in again.instructions), "another broker lived all the time"
+
+
+def test_given_nobody_alive_when_time_passes_then_the_dead_are_asked_three_times_a_second() -> None:
+    state = run(settled(2, topic()), *[dead(n) for n in (1, 2) for _ in range(9)], now=5.0).state
+    assert not due(state, policy=POLICY, now=5.2).full
+    assert set(due(state, policy=POLICY, now=5.31).full) == {address(1), address(2)}
+    one = run(state, alive(2, 1, 2), now=5.31).state
+    assert not due(one, policy=POLICY, now=5.9).full, "with one alive, once a second is enough"
 
 
 def test_given_no_confirmation_when_older_than_staleness_then_the_state_is_stale() -> None:

@@ -41,6 +41,14 @@ def test_given_a_whole_view_when_sent_then_it_arrives_as_it_was() -> None:
     assert decode_position(_sent(VIEW)) == Position(epoch="e", version=7)
 
 
+def test_given_a_slow_leader_when_sent_then_its_answer_time_arrives_and_an_older_services_document_has_none() -> None:
+    slow = replace(VIEW.partitions[tp(0)], answer_seconds=20.0)
+    document = _sent(replace(VIEW, partitions={**VIEW.partitions, tp(0): slow}))
+    assert _received(document).partitions[tp(0)].answer_seconds == 20.0
+    del document["answer_seconds"]
+    assert _received(document).partitions[tp(0)].answer_seconds == 0.0
+
+
 def test_given_changes_when_sent_then_they_are_laid_over_what_is_held() -> None:
     after = replace(VIEW, partitions={**VIEW.partitions, tp(0): partition_view(3, 12), tp(2): partition_view(0, 1)})
     received = _received(_sent(after, since=6, only=(0, 2)), held=VIEW)
@@ -68,6 +76,9 @@ def test_given_an_interest_when_received_then_other_topics_are_left_out_and_miss
         {"topics": {"t": {"topic_id": None, "gone": False, "partitions": [[0]]}}},
         {"topics": {"t": {"topic_id": None, "gone": False, "partitions": [[0, 1, None, -5, 1, 1, None, None]]}}},
         {"leaders": {"x": "b:1"}},
+        {"answer_seconds": {"1": -1}},
+        {"answer_seconds": {"1": "long"}},
+        {"answer_seconds": 3},
         {"since": 3},
     ],
 )

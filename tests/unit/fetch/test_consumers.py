@@ -152,6 +152,27 @@ def test_given_a_backlog_when_a_task_ends_then_only_that_stream_goes_on() -> Non
     assert ours.positions == {P0: 100}
 
 
+def test_given_a_slow_leader_when_its_range_was_cut_then_the_stream_goes_on_until_the_next_task() -> None:
+    ours, client = consumer()
+    ours.assign({P0: 0, P1: 0})
+    client.log.clear()
+    ours.awaited = frozenset({P0})
+    ours.keep_backlog()
+    assert client.log == ["unassign t-1"], "an answer is under way, which another question would wait behind"
+    ours.assign({P0: 0})
+    assert client.log == ["unassign t-1"]
+
+
+def test_given_a_consumer_that_awaits_a_slow_leader_when_another_is_taken_then_it_gives_nothing_up() -> None:
+    slow = take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {})
+    slow.assign({P0: 4})
+    slow.awaited = frozenset({P0})
+    give_back(slow)
+    give_back(take(FetchSettings(batch_rows=2), BROKERS, ScriptedClient, {}))
+    assert ScriptedClient.made[0].log == ["assign t-0 4"], "the answer under way would be thrown away"
+    assert take(FetchSettings(batch_rows=1), BROKERS, ScriptedClient, {}).positions == {P0: 4}
+
+
 def test_given_large_records_when_they_were_seen_then_fewer_are_asked_for() -> None:
     ours, client = consumer(FetchSettings(max_memory_bytes=64 << 20))
     client.pieces = [Piece(batch=rows_of(10, 100_000), heard=True), Piece(), Piece(), Piece()]

@@ -136,6 +136,14 @@ def test_given_a_dead_leader_when_the_rest_is_read_then_a_cut_is_proposed_after_
     assert scene.stream.stood_still
 
 
+def test_given_a_slow_leader_when_its_range_is_cut_then_its_answer_is_awaited_and_the_client_is_not_doubted() -> None:
+    scene = Scene(A, replace(B, answer_seconds=20.0), arbiter=ScriptedArbiter())
+    scene.stream.rows(P0, 10)
+    scene.read()
+    assert scene.stream.awaited == {P1}
+    assert not scene.stream.stood_still
+
+
 def led_by(tp: TopicPartition, leader: BrokerAddress | None) -> FetchRange:
     return replace(range_of(tp), leader_address=leader)
 

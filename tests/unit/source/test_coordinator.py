@@ -553,3 +553,17 @@ def test_given_slow_partitions_when_a_ticket_goes_to_a_task_then_only_theirs_wai
     both = for_ranges(slow, [a_range(0), a_range(1)])
     assert both is not None
     assert both.cut_after_seconds == 4.0
+
+
+def test_given_a_leader_known_to_be_slow_when_a_ticket_goes_to_a_task_then_it_gets_the_time_of_four_answers(
+    server: CoordinatorServer,
+) -> None:
+    ranges = [a_range(0), replace(a_range(1), answer_seconds=20.0)]
+    slow = replace(ticket(server), slow={tp(1): 4})
+    assert [t.cut_after_seconds for r in ranges if (t := for_ranges(slow, [r]))] == [1.0, 80.0]
+    patient = for_ranges(replace(slow, cut_after_seconds=300.0), ranges)
+    assert patient is not None
+    assert patient.cut_after_seconds == 1_200.0, "what the user set is never shortened"
+    only = for_ranges(replace(slow, undecided=frozenset({tp(0)})), ranges)
+    assert only is not None
+    assert only.cut_after_seconds == 1.0, "the end of the slow one is settled"

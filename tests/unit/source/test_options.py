@@ -314,6 +314,13 @@ def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept
     assert options.discovery_max_age_seconds == 60
 
 
+def test_given_client_timeouts_when_a_loop_is_made_then_it_waits_as_long_for_an_answer() -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.request.timeout.ms": "12000"}
+    feed = embedded_feed(parse_options(given))
+    assert feed._policy.request_timeout_seconds == 12.0  # type: ignore[attr-defined]
+    assert feed._policy.connect_timeout_seconds == 2.0  # type: ignore[attr-defined]
+
+
 def test_given_a_state_folder_that_cannot_be_written_when_a_named_source_starts_then_one_line_says_so(
     tmp_path: Path,
 ) -> None:

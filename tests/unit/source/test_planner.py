@@ -292,6 +292,17 @@ def test_given_a_batch_when_made_into_tasks_then_each_range_names_its_leader_and
     assert led == {tp(0): (2, BrokerAddress("b2", 9092)), tp(1): (1, BrokerAddress("b1", 9092))}
 
 
+def test_given_a_slow_leader_when_a_batch_is_replayed_then_its_tasks_wait_until_that_is_known_and_no_longer() -> None:
+    quick, unknown = partition_view(0, 9), partition_view(None, None, leader=2)
+    for later, known_seconds in ((partition_view(None, None, leader=2, answer_seconds=4.0), 4.0), (unknown, 0.0)):
+        feed = feed_with({tp(0): quick, tp(1): unknown})
+        feed.script.append(view_of({tp(0): quick, tp(1): later}))
+        began = feed.clock.monotonic()
+        tasks, *_ = planner(feed).tasks({"t": {"0": 0, "1": 0}}, {"t": {"0": 9, "1": 9}})
+        assert {r.answer_seconds for task in tasks for r in task if r.topic_partition == tp(1)} == {known_seconds}
+        assert feed.clock.monotonic() - began < 10.0
+
+
 def test_given_a_replay_with_a_new_partition_of_a_dead_leader_when_planned_then_the_task_finds_its_beginning() -> None:
     feed = feed_with({tp(0): partition_view(None, None, leader=None)})
     tasks, _, _ = planner(feed).tasks({}, {"t": {"0": 4}})

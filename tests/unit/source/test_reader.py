@@ -124,6 +124,16 @@ def test_given_a_plan_when_cut_into_tasks_then_each_carries_ranges_brokers_and_s
     assert reader.partitions(START, START) == []
 
 
+def test_given_a_slow_leader_when_tasks_are_made_then_its_ranges_are_apart_and_their_client_waits_longer() -> None:
+    views = {tp(0): partition_view(0, 9), tp(1): partition_view(0, 9, leader=2, answer_seconds=20.0)}
+    reader = reader_over(ScriptedFeed(view_of(views)), **{"kafka.default.api.timeout.ms": "90000"})
+    waits = {
+        tuple(r.topic_partition.partition for r in task.ranges): task.settings.client_options.get("socket.timeout.ms")  # type: ignore[attr-defined]
+        for task in reader.partitions({"t": {"0": 0, "1": 0}}, {"t": {"0": 9, "1": 9}})
+    }
+    assert waits == {(0,): None, (1,): "90000"}
+
+
 @pytest.mark.expects_bug
 def test_given_a_bug_when_latest_offset_meets_it_then_the_query_goes_on_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

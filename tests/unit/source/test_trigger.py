@@ -32,6 +32,14 @@ def test_given_a_seeming_loss_when_judged_then_a_fresh_answer_is_asked_for_and_o
         judge(guard, start, view, OPTIONS, now=1.0, cut_ends={}, is_fresh=True)
 
 
+@pytest.mark.parametrize(("answer_seconds", "ask_seconds"), [(0.0, 1.0), (5.0, 20.0), (20.0, 60.0)])
+def test_given_a_cut_at_a_slow_leader_when_it_is_to_be_read_on_then_its_answer_is_waited_for(
+    answer_seconds: float, ask_seconds: float
+) -> None:
+    view = view_of({tp(0): partition_view(0, 10, answer_seconds=answer_seconds)})
+    assert judge(LossGuard(), {tp(0): 4}, view, OPTIONS, now=0.0, cut_ends={tp(0): 9})[1].ask_seconds == ask_seconds
+
+
 def test_given_a_least_batch_when_few_records_wait_then_it_is_planned_after_the_longest_delay() -> None:
     pace = Pace(least=100, delay_seconds=60.0).after(5, now=0.0)
     assert pace is not None

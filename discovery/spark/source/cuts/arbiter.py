@@ -22,6 +22,8 @@ from discovery.spark.source.cuts.wire import (
 )
 
 _log = logging.getLogger("kafka_discovery.source")
+_ANSWERS = 4
+"""How many of a slow leader's answers are waited for: a new client needs three, one after another."""
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 15.0
 _REPEAT_SECONDS = 10.0
@@ -60,6 +62,8 @@ def for_ranges(ticket: Ticket | None, ranges: Collection[FetchRange]) -> Ticket 
     if not own and not ticket.introduce:
         return None
     wait_seconds = ticket.cut_after_seconds * max((ticket.slow.get(tp, 1) for tp in own), default=1)
+    slowest = max((r.answer_seconds for r in ranges if r.topic_partition in own), default=0.0)
+    wait_seconds = max(wait_seconds, _ANSWERS * slowest)
     return replace(ticket, undecided=own, split=ticket.split & own, cut_after_seconds=wait_seconds, slow={})
 
 

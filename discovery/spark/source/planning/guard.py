@@ -14,6 +14,8 @@ _CONFIRM_SECONDS = 5.0
 _CONFIRM_AGAIN_SECONDS = 10.0
 _READABLE_AGAIN_SECONDS = 1.0
 """How long an answer may take that a cut partition still reaches as far, and the least time between two questions."""
+_ANSWERS, _LONGEST_CONFIRM_SECONDS = 4, 60.0
+"""How many answers of a slow leader that may take, and for how long planning waits at most."""
 _NOTHING_TO_SET = frozenset({LossKind.GONE, LossKind.AGED_OUT, LossKind.CUT_SHRUNK})
 
 
@@ -146,6 +148,8 @@ def judge(
     if now < guard.confirm_after:
         return guard, Judgement(unsure=unsure)
     again, ask = (_CONFIRM_AGAIN_SECONDS, _CONFIRM_SECONDS) if losses else (_READABLE_AGAIN_SECONDS,) * 2
+    slowest = max((p.answer_seconds for tp in unsure if (p := view.partitions.get(tp)) is not None), default=0.0)
+    ask = max(ask, min(_ANSWERS * slowest, _LONGEST_CONFIRM_SECONDS))
     found = Judgement(unsure=unsure, ask_seconds=ask, seems_lost=bool(losses))
     return replace(guard, confirm_after=now + again), found
 

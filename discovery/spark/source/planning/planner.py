@@ -23,7 +23,7 @@ from discovery.spark.source.planning.offsets import COMMITTED, Offsets, OffsetsJ
 from discovery.spark.source.planning.pace import Pace
 from discovery.spark.source.planning.plan import OnParked, describe
 from discovery.spark.source.planning.replay import refuse_rewinds
-from discovery.spark.source.planning.start import is_settled, moved
+from discovery.spark.source.planning.start import is_heard, is_settled, moved
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.trigger import PlanState, plan, shape
 from discovery.spark.source.waiting import Patience
@@ -35,6 +35,8 @@ _SAY_PARKED_SECONDS = 2.0
 _LOOKS_PER_SECOND = 5
 _IDS_SECONDS = 10.0
 """How long a replay waits for the ids of topics that were read before; nobody may have the right to tell them."""
+_HEARD_SECONDS = 6.0
+"""How long it waits to hear whether leaders are slow: longer than the first question to one takes."""
 _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
@@ -284,7 +286,9 @@ class Planner:
                 f"{PinSource.SAVED.if_wanted}"
             )
         self._resume(last, view)
-        view = self._patience.wait(self.state.guard.identifies, _IDS_SECONDS)
+        self._patience.wait(self.state.guard.identifies, _IDS_SECONDS)
+        # Tasks are made once: a client for quick leaders never reads from one that takes seconds.
+        view = self._patience.wait(lambda v: is_heard(v, last), _HEARD_SECONDS)
         return view, self.state.guard.refuse_recreated(last, view, self.options)
 
     def _resume(self, start: Offsets, view: FeedView) -> None:

@@ -68,6 +68,15 @@ def is_settled(view: FeedView, interest: Interest) -> bool:
     )
 
 
+def is_heard(view: FeedView, partitions: Iterable[TopicPartition]) -> bool:
+    """Tell whether it is known of each leader that may still answer whether it is slow.
+
+    Runs: anywhere (pure).
+    """
+    known = (p for tp in partitions if (p := view.partitions.get(tp)) is not None and _may_answer(p, view))
+    return all(p.answer_seconds or p.high_watermark is not None or p.last_stable_offset is not None for p in known)
+
+
 def _may_answer(partition: PartitionView, view: FeedView) -> bool:
     if partition.leader is None:
         return False

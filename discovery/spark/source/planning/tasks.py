@@ -29,7 +29,8 @@ def pack(
 ) -> tuple[Task, ...]:
     """Make tasks of whole ranges, as many as the work is worth: a few records one task, a backlog one per partition.
 
-    Ranges of one leader share a task before those of two do, since a task that waits for a dead leader holds its slot.
+    Ranges of one leader share a task before those of two do, since a task that waits for a dead leader holds its slot;
+    those of a slow leader share one with no other.
     `min_partitions` asks for more tasks; ranges are split, as Spark's KafkaOffsetRangeCalculator does, only where it is
     more than there are partitions, or where `max_records`, the most offsets of one task, asks for it.
 
@@ -110,9 +111,11 @@ def _filled(group: list[FetchRange], max_records: int) -> list[list[FetchRange]]
 
 
 def _spread(groups: list[list[FetchRange]], tasks: int) -> list[list[FetchRange]]:
-    """Merge small groups, or give the heaviest of them more than one task each."""
+    """Merge small groups of quick leaders, or give the heaviest of all more than one task each."""
     if tasks <= len(groups):
-        return _lightest_first(groups, tasks)
+        slow = [group for group in groups if group[0].is_slow]
+        quick = [group for group in groups if not group[0].is_slow]
+        return [*slow, *(_lightest_first(quick, max(1, tasks - len(slow))) if quick else ())]
     weights = list(map(_weight, groups))
     shares = [1] * len(groups)
     heaviest = [(-float(weight), index) for index, weight in enumerate(weights) if len(groups[index]) > 1]
@@ -188,6 +191,7 @@ def ranges_between(
             topic_id=known.topic_id if (known := partitions.get(tp)) else None,
             leader=known.leader_id if known else None,
             leader_address=known.leader if known else None,
+            answer_seconds=known.answer_seconds if known else 0.0,
         )
         for tp, until in end.items()
         if LATEST != (begin := start.get(tp, earliest.get(tp, EARLIEST))) < until

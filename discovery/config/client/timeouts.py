@@ -1,0 +1,44 @@
+"""How long clients wait for one answer: the user's options, and what a slow broker needs. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from discovery.config.client.options import ClientOptions
+from discovery.core.policy import Policy
+
+SETUP, ANSWER, FIRST_ANSWER = (
+    "socket.connection.setup.timeout.ms",
+    "socket.timeout.ms",
+    "api.version.request.timeout.ms",
+)
+LONGEST_MILLISECONDS = 300_000
+"""librdkafka refuses more for `socket.timeout.ms` and `api.version.request.timeout.ms`."""
+
+
+def raised(policy: Policy, options: ClientOptions) -> Policy:
+    """Return a policy that waits as long as the user's options say, and never less than before.
+
+    Only a user knows that every broker of a cluster is slow: nothing is learned of one that never answers in time.
+    """
+    connect, request = (int(options.librdkafka.get(name, "0")) / 1_000 for name in (SETUP, ANSWER))
+    connect = max(connect, policy.connect_timeout_seconds)
+    request = max(request, policy.request_timeout_seconds, connect)
+    api = max(policy.api_timeout_seconds, 2 * request)
+    return replace(
+        policy,
+        connect_timeout_seconds=connect,
+        request_timeout_seconds=request,
+        api_timeout_seconds=api,
+        staleness_seconds=max(policy.staleness_seconds, 2 * api),
+    )
+
+
+def patient(given: Mapping[str, str], deadline_seconds: float) -> dict[str, str]:
+    """Return the limits of a client that reads from a slow leader: the deadline, or what the user gave if that is more.
+
+    Args:
+        given: The user's librdkafka options, checked.
+        deadline_seconds: How long one answer may take.
+    """
+    deadline = min(round(deadline_seconds * 1_000), LONGEST_MILLISECONDS)
+    return {name: str(max(deadline, int(given.get(name, "0")))) for name in (SETUP, ANSWER, FIRST_ANSWER)}
