@@ -10,6 +10,7 @@ from types import MappingProxyType
 from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, fold, prune
+from discovery.spark.source.cuts.left_behind import left_behind_by
 from discovery.spark.source.cuts.rules import (
     Batch,
     CutRecord,
@@ -50,6 +51,7 @@ class RangeCoordinator:
         ledger: Ledger,
         *,
         topic_id_of: Callable[[TopicName], TopicId | None] = lambda _: None,
+        others: Callable[[], Mapping[str, LedgerState]] = dict,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Name the ledger; no I/O.
@@ -58,10 +60,17 @@ class RangeCoordinator:
             ledger: Keeps the records.
             topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
                 when it was planned ends where its first unread piece began. From memory, on any thread.
+            others: Reads the ledgers of other sources that no living process holds; called once, when workers ask.
             now: Monotonic seconds.
         """
         self._ledger = ledger
         self._topic_id_of = topic_id_of
+        self._read_others = others
+        self._others: Mapping[str, LedgerState] | None = None
+        """As they were when the first worker asked; None: none has. Earlier, another source of this query may not have
+        taken its own."""
+        self._looked_at: set[TopicPartition] = set()
+        """Partitions of which no cut waits in another ledger."""
         self._now = now
         self._lock = threading.Lock()
         """Guards memory; never held over I/O, so that whoever needs no write is answered during a slow one."""
@@ -313,6 +322,7 @@ class RangeCoordinator:
             ArbiterError: the plan is not active, or the checkpoint is not the one that the records speak of.
             StateError: as `decide`, of a recreated topic.
         """
+        self._look_around(batch)
         with self._lock:
             plan = self._in_force(number, batch)
         if recreated := self._recreated(plan, partitions):
@@ -336,6 +346,7 @@ class RangeCoordinator:
 
         Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
         """
+        self._look_around(batch)
         settlement = self._proposed(number, proposed, batch, starts)
         if settlement.cuts:
             self._make_durable(settlement.cuts)
@@ -401,10 +412,19 @@ class RangeCoordinator:
                 f"plan {number} is not active any more: its batch is over; this task is not needed any more"
             )
         if self._plan.batch is None and batch is not None:
-            self._plan = replace(self._plan, batch=self._introduced(batch))
+            self._plan = replace(self._plan, batch=self._introduced(self._plan, batch))
         return self._plan
 
-    def _introduced(self, batch: Batch) -> Batch:
+    def _look_around(self, batch: Batch | None) -> None:
+        """Read other ledgers, not under the lock: workers that come meanwhile read them too."""
+        if self._others is None and batch is not None:
+            self._others = self._read_others()
+
+    def _introduced(self, plan: Plan, batch: Batch) -> Batch:
+        new = {tp: range_ for tp, range_ in plan.ranges.items() if tp not in self._looked_at}
+        for sentence in left_behind_by(new, self._others or {}, batch):
+            raise ArbiterError(sentence)
+        self._looked_at.update(new)
         incarnation = self.resume()
         try:
             refuse_other_checkpoints(
