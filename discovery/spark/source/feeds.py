@@ -14,7 +14,7 @@ from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
-from discovery.spark.source.cuts.ledger import Ledger, LedgerState
+from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
 from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
@@ -152,31 +152,32 @@ def no_cut_left_behind(
     """
 
     @cache
-    def waiting() -> tuple[Mapping[str, LedgerState], bool]:
+    def waiting() -> Mapping[Where, LedgerState]:
         if options.source_id is None or options.cuts is None:
-            return _other_files(options), False
+            return _other_files(options)
         if options.cuts.in_kafka:
-            return _other_files(options, of=options.source_id), False
+            return _other_files(options, of=options.source_id)
         found = (look or _look_in_kafka)(options, options.source_id, feed)
-        return ({} if found is None else {options.source_id: found}), True
+        return {} if found is None else {Where(options.source_id, in_kafka=True): found}
 
     def check(offsets: Offsets) -> None:
-        ledgers, in_kafka = waiting()
-        for sentence in left_behind(offsets, ledgers, query=None, in_kafka=in_kafka):
+        for sentence in left_behind(offsets, waiting(), query=None):
             advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
             raise StateError(f"{sentence}{advice}")
 
     return check
 
 
-def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[str, LedgerState]:
+def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Where, LedgerState]:
     """Read the ledger files that this source does not use and no living process holds; `of` one sourceId alone."""
     from discovery.spark.source.cuts.ledger_file import FileLedger, other_ledgers  # noqa: PLC0415 - as above
 
     state_dir = options.state_dir or default_state_dir()
     in_file = options.source_id is not None and options.cuts is not None and not options.cuts.in_kafka
     found = other_ledgers(state_dir, besides=[options.source_id] if options.source_id and in_file else [], held=False)
-    return found if of is None else {n: s for n, s in found.items() if n == FileLedger(state_dir, of).path.stem}
+    return (
+        found if of is None else {w: s for w, s in found.items() if w.source_id == FileLedger(state_dir, of).path.stem}
+    )
 
 
 def _look_in_kafka(options: SourceOptions, source_id: str, feed: PartitionFeed) -> LedgerState | None:

@@ -61,6 +61,17 @@ def test_given_a_cut_under_another_name_when_verified_then_it_is_not_sound(
     assert code == 0, said
 
 
+def test_given_a_batch_planned_behind_a_cut_of_another_name_when_verified_then_it_is_not_sound(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    going_on = checkpoint(tmp_path / "c", {**BATCHES, 5: '{"t": {"0": 30, "1": 5}}'}, [3, 4])
+    code, said = run("verify", going_on, "--state-dir", state_dir)
+    assert (code, "loses [8, 15)" in said) == (1, True)
+    going_back = checkpoint(tmp_path / "d", {**BATCHES, 5: '{"t": {"0": 8, "1": 5}}'}, [3, 4])
+    code, said = run("verify", going_back, "--state-dir", state_dir)
+    assert code == 0, said
+
+
 @pytest.mark.parametrize(
     "harmless",
     [replace(CUT, applied=True), replace(CUT, query="another"), replace(CUT, end=20)],

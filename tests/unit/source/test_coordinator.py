@@ -15,7 +15,7 @@ from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
-from discovery.spark.source.cuts.ledger import Entry, Incarnation, LedgerState, fold
+from discovery.spark.source.cuts.ledger import Entry, Incarnation, LedgerState, Where, fold
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import Batch, CutRecord, PlannedRange
 from discovery.spark.source.cuts.server import CoordinatorServer
@@ -227,7 +227,7 @@ def test_given_a_cut_in_another_ledger_when_a_worker_names_its_query_then_the_ba
     waiting = CutRecord(
         topic_partition=tp(0), topic_id=None, start=5, end=15, cut=8, plan=1, incarnation=1, query="q", batch=4
     )
-    others = {"old": fold(LedgerState(), [Incarnation(number=1), waiting])}
+    others = {Where("old"): fold(LedgerState(), [Incarnation(number=1), waiting])}
     coordinator = RangeCoordinator(FullDisk(tmp_path, "new"), others=lambda: others)
     coordinator.open()
     coordinator.begin({}, {})

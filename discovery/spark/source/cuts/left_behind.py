@@ -7,41 +7,42 @@ know the record, because the source was renamed, has no name any more or keeps a
 from collections.abc import Mapping
 
 from discovery.core.model import TopicPartition
-from discovery.spark.source.cuts.ledger import LedgerState
+from discovery.spark.source.cuts.ledger import LedgerState, Where
 from discovery.spark.source.cuts.rules import Batch, PlannedRange, cut_at
+
+_KIND = {False: "file", True: "kafka"}
+_PLACE = {False: "", True: " --cut-ledger kafka --bootstrap HOST:PORT"}
 
 
 def left_behind(
     offsets: Mapping[TopicPartition, int],
-    ledgers: Mapping[str, LedgerState],
+    ledgers: Mapping[Where, LedgerState],
     *,
     query: str | None,
-    in_kafka: bool = False,
 ) -> tuple[str, ...]:
     """Say, in a sentence each, which records would be lost by a start from these offsets.
 
     Args:
         offsets: Where a batch ends, as Spark's log has it.
-        ledgers: Those that the start does not use, by sourceId.
+        ledgers: Those that the start does not use.
         query: Whose checkpoint it is; None: unknown, and any query's record counts.
-        in_kafka: They are in a topic, not in files.
 
     Runs: anywhere (pure).
     """
-    kind, option = ("kafka", " --cut-ledger kafka --bootstrap HOST:PORT") if in_kafka else ("file", "")
     return tuple(
-        f"{cut_at(record)} by query {record.query or 'unknown'} under sourceId {name} with cutLedger={kind}, and a "
-        f"start of it without that ledger loses [{record.cut}, {record.end}); start once more with sourceId={name} and "
-        f"cutLedger={kind} until the rewind is in the offset log (one batch), or, knowing that the sink holds them, "
-        f"give them up: kafka-discovery checkpoint adopt DIR --source-id {name}{option} --yes"
-        for name, state in ledgers.items()
+        f"{cut_at(record)} by query {record.query or 'unknown'} under sourceId {where.source_id}, and a start of it "
+        f"without that ledger loses [{record.cut}, {record.end}); start once more with sourceId={where.source_id} and "
+        f"cutLedger={_KIND[where.in_kafka]} until the rewind is in the offset log (one batch), or, knowing that the "
+        "sink holds them, give them up: "
+        f"kafka-discovery checkpoint adopt DIR --source-id {where.source_id}{_PLACE[where.in_kafka]} --yes"
+        for where, state in ledgers.items()
         for tp, record in sorted(state.pending().items())
         if offsets.get(tp) == record.end and (query is None or record.query in {None, query})
     )
 
 
 def left_behind_by(
-    ranges: Mapping[TopicPartition, PlannedRange], ledgers: Mapping[str, LedgerState], batch: Batch
+    ranges: Mapping[TopicPartition, PlannedRange], ledgers: Mapping[Where, LedgerState], batch: Batch
 ) -> tuple[str, ...]:
     """Say, in a sentence each, what a batch loses that was planned without these ledgers.
 
