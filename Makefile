@@ -108,7 +108,7 @@ tools: build/tools/.ready ## promtool, Prometheus and Alertmanager from Debian, 
 .PHONY: generate
 generate: setup ## Write rules, dashboards and manifests of deploy/ and the pages of docs/reference again from the code
 	$(BIN)/python -m deploy.generate
-	@for page in configuration client_options source_options sink_options openapi; do $(BIN)/python -m docs.generate.$$page; done
+	@for page in configuration client_options source_options sink_options metrics openapi; do $(BIN)/python -m docs.generate.$$page; done
 
 # A suite is one session of pytest: its tests share a cluster and a Spark session, which end with it. The longest
 # come first; what is in no list belongs to test-kafka or test-source.

@@ -298,7 +298,8 @@ most of the time, but for ours Spark starts one Python process more (0.9 s of pr
 ours), and on a full machine that shows:"""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
-its own: metadata every 300 ms, end offsets from each leader every 200 ms whatever the trigger. With `discoveryUrl` one
+its own: metadata every 300 ms to once a second, end offsets from each leader 0.15 s before each plan, or every 200 ms
+where the trigger is shorter than half a second or has no rhythm. With `discoveryUrl` one
 service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
 Spark's own source asks at each trigger: less than ours without a service where that is a second apart; without a
 trigger interval it asks as fast as it is answered. Where fewer queries ran than were started, the machine was too busy

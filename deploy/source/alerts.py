@@ -218,12 +218,12 @@ SOURCE_ALERTS = (
         name="SourceBatchStalled",
         severity="critical",
         for_seconds=60,
-        condition=f"time() - {P}source_batch_started_timestamp_seconds > <600s>\n"
+        condition=f"time() - {P}source_batch_started_timestamp_seconds > <180s>\n"
         f"and\n{P}source_batch_started_timestamp_seconds > 0",
-        summary="One batch of source " + _SOURCE + " runs for more than 10 minutes.",
+        summary="One batch of source " + _SOURCE + " runs for more than 3 minutes.",
         description="nothing new is planned before it ends. Its tasks are slow, wait for a "
-        "slot, or for a broker that their executors do not reach; without sourceId they give up after "
-        "stallTimeout.",
+        "slot, or for a broker that their executors do not reach; without sourceId each gives up after "
+        "stallTimeout (2 minutes), and the query with the fourth.",
     ),
     _of_source(
         name="SourceTasksWaiting",
@@ -242,6 +242,15 @@ SOURCE_ALERTS = (
         summary="Batches of source " + _SOURCE + " ended without some of their leaders.",
         description="ranges were cut where their leaders were gone, or set back to be read "
         "on. Nothing is lost; their rows come later.",
+    ),
+    _of_source(
+        name="SourceLedgerFailing",
+        severity="critical",
+        for_seconds=60,
+        condition=f"{P}source_ledger_failing == 1",
+        summary="The ledger of cuts of source " + _SOURCE + " cannot be written.",
+        description="until it is, a batch waits for its leaders as one without sourceId does, and partitions that were "
+        "cut are not read on. The report says why.",
     ),
     _of_source(
         name="SourceRecordsLate",

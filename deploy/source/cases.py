@@ -77,7 +77,7 @@ _LATE_QUERY = {"query": "daily", "instance": "driver:9465", "job": "spark"}
 _BATCH, _WAITING = _s("batch_started_timestamp_seconds"), _s("waiting_partitions")
 _CUTS, _REWINDS, _LATE = _s("cuts_total"), _s("rewinds_total"), _s("late_records_total")
 _DROPPED = 'kafka_discovery_query_late_rows_dropped_total{query="daily",instance="driver:9465",job="spark"}'
-_OWN, _PLAIN = _s("fallback"), _s("engine_fallback")
+_OWN, _PLAIN, _LEDGER = _s("fallback"), _s("engine_fallback"), _s("ledger_failing")
 
 _ALL = (
     _Of("DiscoverySnapshotStale")
@@ -160,8 +160,8 @@ _ALL = (
     .quiet("none since the last hour", {_m("unexpected_errors_total"): "0+0x3 1+0x60"}, 60)
     .quiet("none", {_m("unexpected_errors_total"): "0+0x20"}, 20),
     _Of("SourceBatchStalled")
-    .fires("a batch since minute 1", {_BATCH: "0 60+0x30"}, 13, _QUERY)
-    .quiet("batches of nine minutes", {_BATCH: "0 60+0x8 600+0x8 1140+0x8"}, 20)
+    .fires("a batch whose tasks are tried for the third time", {_BATCH: "0 60+0x30"}, 6, _QUERY)
+    .quiet("batches of three minutes", {_BATCH: "0 60+0x2 240+0x2 420+0x2 600+0x2"}, 12)
     .quiet("no batch runs", {_BATCH: "0+0x30"}, 20),
     _Of("SourceTasksWaiting")
     .fires("a dead leader under a batch that is not cut", {_WAITING: "0 2+0x20"}, 5, _QUERY)
@@ -171,6 +171,9 @@ _ALL = (
     .fires("a cut", {_CUTS: "0+0x3 1+0x20", _REWINDS: "0+0x22"}, 6, _QUERY)
     .fires("a rewind after a restart", {_CUTS: "0+0x22", _REWINDS: "0+0x3 1+0x20"}, 6, _QUERY)
     .quiet("long ago", {_CUTS: "0+0x3 1+0x60", _REWINDS: "0+0x3 1+0x60"}, 40),
+    _Of("SourceLedgerFailing")
+    .fires("its brokers are gone", {_LEDGER: "0 1+0x20"}, 4, _QUERY)
+    .quiet("a moment of it", {_LEDGER: "0 1 0+0x20"}, 6),
     _Of("SourceRecordsLate")
     .fires("a partition came back", {_LATE: "0+0x3 90+0x20"}, 6, _QUERY)
     .quiet("long ago", {_LATE: "0+0x3 90+0x60"}, 40),

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -18,9 +18,8 @@ from discovery.core.policy import Policy
 from discovery.feed.base import FeedView, Interest
 from discovery.spark.checkpoint import adopt as amend
 from discovery.spark.checkpoint.ledger_options import Bootstrap, Folder, Kind, Place, Topic, client_options
-from discovery.spark.checkpoint.read import Checkpoint, Severity, Writer, read_checkpoint
+from discovery.spark.checkpoint.read import Checkpoint, Finding, Severity, Writer, read_checkpoint
 from discovery.spark.checkpoint.verify import Pending, Position, Report, judge
-from discovery.spark.source.cuts.ledger_file import other_ledgers
 from discovery.store.locations import default_state_dir
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
@@ -54,26 +53,32 @@ class Asked:
         kafka = _Kafka(self.bootstrap, self.client_option or (), self.timeout)
         places = self._places()
         checkpoint = read_checkpoint(self.folder)
-        pending = [_pending(place) for place in places]
-        in_files = [place.source_id for place in places if not place.is_kafka()]
-        others = other_ledgers(self.state_dir or default_state_dir(), besides=in_files)
-        return judge(checkpoint, reader=self.reader, pending=pending, others=others, view=_ask(kafka, checkpoint))
+        pending, view = [_pending(place) for place in places], _ask(kafka, checkpoint)
+        unseen = []
+        try:
+            others = self._place("").others(places)
+        except StateError as error:
+            text = f"whether a cut waits in a ledger in Kafka is not known: {error}; let this user read its topic"
+            unseen.append(Finding(Severity.WARNING, text))
+            others = replace(self._place(""), bootstrap=None).others(places)
+        report = judge(checkpoint, reader=self.reader, pending=pending, others=others, view=view)
+        return replace(report, findings=(*report.findings, *unseen))
+
+    def _place(self, source_id: str) -> Place:
+        return Place(
+            source_id=source_id,
+            state_dir=self.state_dir,
+            kind=self.cut_ledger,
+            topic=self.cut_ledger_topic,
+            bootstrap=self.bootstrap,
+            client_options=self.client_option or (),
+            timeout_seconds=self.timeout,
+        )
 
     def _places(self) -> list[Place]:
         kind, topic = self.cut_ledger, self.cut_ledger_topic
         if self.source_id:
-            return [
-                Place(
-                    source_id=source_id,
-                    state_dir=self.state_dir,
-                    kind=kind,
-                    topic=topic,
-                    bootstrap=self.bootstrap,
-                    client_options=self.client_option or (),
-                    timeout_seconds=self.timeout,
-                )
-                for source_id in self.source_id
-            ]
+            return [self._place(source_id) for source_id in self.source_id]
         kind_given = kind if kind != "file" else None
         given = {"--cut-ledger": kind_given, "--cut-ledger-topic": topic}
         for name, value in given.items():

@@ -152,6 +152,21 @@ def _cluster(facts: Facts, described: Described) -> Iterator[Finding]:
             f"reader of one stands still for {seconds:g} s and then dies, and so does every restart."
         )
         yield Finding(code="leaderless", weight=Weight.GRAVE, sentence=text)
+    yield from _ledgers(facts)
+
+
+def _ledgers(facts: Facts) -> Iterator[Finding]:
+    if facts.ledgers_unknown:
+        text = f"How many dead brokers stop cuts with cutLedger=kafka is not known: {facts.ledgers_unknown}."
+        yield Finding(code="cuts-unknown", weight=Weight.NOTE, sentence=text)
+    if facts.ledger_deaths:
+        deaths = min(facts.ledger_deaths.values())
+        topics = " and ".join(sorted(name for name, one in facts.ledger_deaths.items() if one == deaths))
+        text = (
+            f"Sources with cutLedger=kafka cut nothing once {counted(deaths, 'broker')} with a replica of {topics} "
+            f"{'is' if deaths == 1 else 'are'} dead (replicas less min.insync.replicas): then their batches wait."
+        )
+        yield Finding(code="cuts-stop", weight=Weight.WARN if deaths == 1 else Weight.NOTE, sentence=text)
 
 
 def _start(facts: Facts, client: Client, start: Forecast) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +13,19 @@ from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import ConfigError, GatewayError
-from discovery.core.model import BrokerAddress, TopicPartition, Verdict
+from discovery.core.interest import CUT_LEDGER_TOPIC
+from discovery.core.model import BrokerAddress, TopicMetadata, TopicPartition, Verdict
 from discovery.core.policy import Policy
+from discovery.core.prediction.removal import TRANSACTIONS
 from discovery.core.verdict import conclude
 from discovery.doctor.facts import USABLE, Facts, Seen, Stages, failure_mode_of
+from discovery.kafka.base import Gateway
 from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.settings import QuietLog, client_properties
 from discovery.kafka.vetting.probe import Probed, probe
 from discovery.kafka.vetting.tcp_check import Reached, Resolver, reach_all, run_reach
 
+_LEDGERS = {CUT_LEDGER_TOPIC, TRANSACTIONS}
 _STAGE = {
     Verdict.UNRESOLVABLE: "name",
     Verdict.TLS_FAILED: "TLS",
@@ -186,6 +190,7 @@ def _with_partitions(facts: Facts, living: Collection[BrokerAddress], options: C
     gateway = ConfluentGatewayFactory(options, policy)(tuple(living))
     try:
         answer = gateway.fetch_metadata(None, timeout_seconds=policy.request_timeout_seconds)
+        facts = with_ledgers(facts, answer.topics, gateway, policy)
     except GatewayError as error:
         return replace(facts, unknown=error.detail)
     finally:
@@ -194,3 +199,20 @@ def _with_partitions(facts: Facts, living: Collection[BrokerAddress], options: C
     every = [(t.name, p) for t in answer.topics for p in t.partitions]
     leaderless = tuple(TopicPartition(name, p.partition) for name, p in every if p.leader_id is None)
     return replace(facts, leaderless=leaderless, partitions=len(every))
+
+
+def with_ledgers(facts: Facts, topics: Iterable[TopicMetadata], gateway: Gateway, policy: Policy) -> Facts:
+    """Note how many dead brokers stop cuts, where sources keep them in Kafka under the usual name.
+
+    Runs: the command; blocks <= request timeout + 1 s.
+    """
+    replicas = {
+        t.name: min(len(p.replicas) for p in t.partitions) for t in topics if t.name in _LEDGERS and t.partitions
+    }
+    if CUT_LEDGER_TOPIC not in replicas:
+        return facts
+    try:
+        least = gateway.min_in_sync(list(replicas), timeout_seconds=policy.request_timeout_seconds)
+    except GatewayError as error:
+        return replace(facts, ledgers_unknown=error.detail)
+    return replace(facts, ledger_deaths={name: max(replicas[name] - least[name] + 1, 1) for name in least})

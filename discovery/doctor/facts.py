@@ -1,8 +1,9 @@
 """What the doctor saw, as values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicPartition, Verdict
+from discovery.core.model import Broker, BrokerAddress, ClusterId, TopicName, TopicPartition, Verdict
 from discovery.core.prediction.forecast import FailureMode, Listed
 from discovery.core.verdict import AUTH_REJECTED
 from discovery.doctor.processor import Processor
@@ -56,6 +57,10 @@ class Facts:
     partitions: int = 0
     unknown: str = ""
     """Why partitions could not be looked at."""
+    ledger_deaths: Mapping[TopicName, int] = field(default_factory=dict)
+    """By topic that each cut is written to, where sources keep cuts in Kafka: how many dead brokers stop that."""
+    ledgers_unknown: str = ""
+    """Why that could not be looked at."""
     processor: Processor | None = None
     """Of this host; None: nobody looked."""
 

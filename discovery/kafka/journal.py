@@ -12,7 +12,9 @@ import contextlib
 import logging
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -66,8 +68,7 @@ class Journal:
         self._open_timeout_seconds = timeout_seconds if open_timeout_seconds is None else open_timeout_seconds
         self._run = uuid.uuid4().hex
         self._position = 0
-        self._entries: dict[str, str] = {}
-        self._holder: str | None = None
+        self._own = _Kept()
 
     def open(self) -> Mapping[str, str]:
         """Become the holder and return all entries of the name.
@@ -82,10 +83,10 @@ class Journal:
         self._create_topic(deadline)
         # What was read and may not have been committed is written again: it counts from now on.
         self._write({_HOLDER: self._run}, deadline, is_holder=False)
-        return dict(self._entries)
+        return dict(self._own.entries)
 
     def look(self) -> Mapping[str, str] | None:
-        """Return all entries of the name without becoming the holder; None where there is no topic.
+        """Return all entries of the name without becoming the holder; None where there are none.
 
         Raises:
             StateError: Kafka did not answer in time.
@@ -93,11 +94,15 @@ class Journal:
 
         Runs: anywhere; blocks <= open_timeout_seconds.
         """
+        return self.look_all().get(self._name)
+
+    def look_all(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the entries of all names, without becoming a holder; see `look`."""
         deadline = time.monotonic() + self._open_timeout_seconds
-        if not self._exists(self._known(self._admin(), deadline)):
-            return None
-        self._read(None, deadline)
-        return dict(self._entries)
+        found: defaultdict[str, _Kept] = defaultdict(_Kept)
+        if self._exists(self._known(self._admin(), deadline)):
+            self._read(None, deadline, begin=0, kept=found)
+        return {name: kept.entries for name, kept in found.items()}
 
     def append(self, entries: Mapping[str, str | None]) -> None:
         """Write entries in one transaction, None to forget one; the same may be written again.
@@ -180,14 +185,15 @@ class Journal:
             _patiently(lambda left: connect(producer, self._topic, left), deadline, "reach a broker")
             _patiently(producer.init_transactions, deadline, "begin to write")
             producer.begin_transaction()
-            self._read(self._produce(producer, entries, deadline), deadline)
-            if is_holder and self._holder != self._run:
+            until = self._produce(producer, entries, deadline)
+            self._position = self._read(until, deadline, begin=self._position, kept={self._name: self._own})
+            if is_holder and self._own.holder != self._run:
                 _give_up(producer)
                 raise LedgerFencedError(
                     f"sourceId {self._name!r} is in use: another driver holds its ledger in {self._topic}"
                 )
-            if not is_holder and self._entries:
-                self._produce(producer, self._entries, deadline)
+            if not is_holder and self._own.entries:
+                self._produce(producer, self._own.entries, deadline)
             _patiently(producer.commit_transaction, deadline, "commit")
         except KafkaException as error:
             raise StateError(f"the ledger in topic {self._topic} was not written: {error.args[0].str()}") from error
@@ -234,11 +240,13 @@ class Journal:
             )
         return min(offsets)
 
-    def _read(self, until: int | None, deadline: float) -> None:
-        """Take in everything up to an offset that holds a record of our own; None: up to the end of the log."""
-        consumer = self._consumer()
-        mine = f"{self._name}{_SEPARATOR}"
-        position = self._position
+    def _read(self, until: int | None, deadline: float, *, begin: int, kept: "Mapping[str, _Kept]") -> int:
+        """Take in the entries of some names, or of all where `kept` makes them; return where it stopped.
+
+        It goes up to an offset that holds a record of our own; None: up to the end of the log.
+        """
+        consumer = self._consumer(begin)
+        position = begin
         is_at_end = False
         while position <= until if until is not None else not is_at_end:
             if time.monotonic() >= deadline:
@@ -248,12 +256,12 @@ class Journal:
                     is_at_end = is_at_end or failed.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
                     continue
                 position = int(message.offset() or 0) + 1
-                key = (message.key() or b"").decode(errors="replace")
-                if key.startswith(mine):
-                    self._take_in(key.removeprefix(mine), message.value(), run=_run_of(message))
-        self._position = position
+                name, _, key = (message.key() or b"").decode(errors="replace").rpartition(_SEPARATOR)
+                if name in kept or isinstance(kept, defaultdict):
+                    kept[name].take_in(key, message.value(), run=_run_of(message))
+        return position
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, begin: int) -> Consumer:
         # One for each reading: an idle one would poll its broker ten times a second. Dropped, since closing may block.
         properties = {
             **self._connected(),
@@ -265,18 +273,26 @@ class Journal:
             "fetch.wait.max.ms": 100,
         }
         consumer = Consumer(properties, logger=QuietLog())
-        consumer.assign([RawTopicPartition(self._topic, 0, self._position)])
+        consumer.assign([RawTopicPartition(self._topic, 0, begin)])
         return consumer
 
-    def _take_in(self, key: str, value: bytes | None, *, run: str | None) -> None:
+
+@dataclass(slots=True)
+class _Kept:
+    """What was read of one name."""
+
+    entries: dict[str, str] = field(default_factory=dict)
+    holder: str | None = None
+
+    def take_in(self, key: str, value: bytes | None, *, run: str | None) -> None:
         if key == _HOLDER:
-            self._holder = (value or b"").decode()
-        elif run != self._holder:
+            self.holder = (value or b"").decode()
+        elif run != self.holder:
             return  # refused to its writer, since another holder had come
         elif value is None:
-            self._entries.pop(key, None)
+            self.entries.pop(key, None)
         else:
-            self._entries[key] = value.decode()
+            self.entries[key] = value.decode()
 
 
 def _run_of(message: Any) -> str | None:

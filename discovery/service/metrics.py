@@ -6,7 +6,6 @@ topics that are gone take their series with them. `python -m discovery.service.m
 
 import platform
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -14,10 +13,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
-from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty, row
+from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty
 from discovery.core.model import LoopState
 from discovery.core.state import State
-from discovery.endpoint.metrics import FAMILIES as ENDPOINT_FAMILIES
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.feed.base import FeedView
 from discovery.service.api.documents import CONDITIONS, condition, consumer_document
@@ -25,7 +23,6 @@ from discovery.service.cluster import Cluster
 from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
 from discovery.service.service import Service
 
-PAGE = Path("docs/reference/metrics.md")
 OTHER = "__other__"
 
 
@@ -255,25 +252,3 @@ class _Scrape:
             self._add("consumer_fallback", bool(consumer.fallback), consumer.id)
             self._add("consumer_parked_partitions", len(consumer.parked), consumer.id)
             self._add("consumer_bad_bootstrap_servers", len(said["bad_bootstrap_servers"]), consumer.id)
-
-
-def page() -> str:
-    """Return the reference page.
-
-    Runs: anywhere (pure).
-    """
-    head = (
-        "# Metrics of the service\n\n<!-- Written by `python -m discovery.service.metrics`; do not edit. -->\n\n"
-        "At `/metrics` of the probe listener, from memory: a scrape asks no broker. Timestamps instead of ages, so that"
-        " a dead\nservice does not look fresh. Series of brokers and topics that are gone go with them."
-        " Of the process itself\nthere are `process_open_fds`, `process_max_fds`, `process_resident_memory_bytes`,"
-        " `process_cpu_seconds_total` and\n`process_start_time_seconds`.\n\n"
-        "| name | kind | labels | meaning |\n|---|---|---|---|\n"
-    )
-    followed = (*FAMILIES.values(), *ENDPOINT_FAMILIES.values())
-    scoped = [row(family, (CLUSTER_LABEL, *family.labels)) for family in followed]
-    return head + "\n".join([*scoped, *(row(family, family.labels) for family in PROCESS.values())]) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

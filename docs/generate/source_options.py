@@ -235,7 +235,9 @@ ROWS = (
     Row(
         "startupTimeout",
         "10m",
-        "How long a start waits for a living broker before it fails with a verdict per address.",
+        "How long a start waits for a living broker before it fails with a verdict per address. A bounded read waits "
+        "as long, but 60 s at most, or twice `kafka.default.api.timeout.ms` if that is longer, for partitions that "
+        "cannot be read.",
         (
             "spark/test_faults_addresses.py::test_given_no_saved_view_when_a_query_starts_on_a_dead_list_then_it_fails_in_time_with_a_verdict_per_address",
         ),

@@ -11,15 +11,19 @@ from typer.testing import CliRunner, Result
 
 from discovery.cli.app import app
 from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
-from discovery.core.model import TopicId, TopicName, parse_bootstrap_servers
+from discovery.core.interest import CUT_LEDGER_TOPIC
+from discovery.core.model import TopicId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, fold, prune
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
+from discovery.spark.source.feeds import no_cut_left_behind
+from discovery.spark.source.options.parse import parse_options
 from tests.support.checkpoint import checkpoint
-from tests.support.fakes.feed import tp
+from tests.support.fakes.feed import ScriptedFeed, tp, view_of
+from tests.support.helpers import numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
@@ -262,3 +266,46 @@ def test_given_a_folder_that_cannot_be_made_when_opened_then_the_option_is_named
     (tmp_path / "ledgers").write_text("a file in the way")
     with pytest.raises(StateError, match="stateDir: the ledger cannot be kept"):
         FileLedger(tmp_path, "s").open()
+
+
+@pytest.mark.kafka
+def test_given_a_cut_of_another_name_in_kafka_when_verified_or_adopted_with_bootstrap_then_it_is_found(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+) -> None:
+    bootstrap = kafka_cluster.bootstrap_servers
+    brokers = parse_bootstrap_servers(bootstrap)
+    kafka_cluster.create_topic(topic_name, 1)
+    produce(bootstrap, topic_name, *numbered(20))
+    cut = replace(CUT, topic_partition=TopicPartition(TopicName(topic_name), 0), query="f2ac99fe", batch=4)
+    source_id = uuid.uuid4().hex[:8]
+    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties={}, brokers=lambda: brokers)
+    ledger.open()
+    ledger.append([FIRST, cut])
+    logged = {3: f'{{"{topic_name}": {{"0": 5}}}}', 4: f'{{"{topic_name}": {{"0": 20}}}}'}
+    folder = checkpoint(tmp_path / "c", logged, [3, 4])
+    for command in (("verify",), ("adopt", "--source-id", "new")):
+        given = ["checkpoint", command[0], str(folder), *command[1:], "--state-dir", str(tmp_path / "state")]
+        result = CliRunner().invoke(app, [*given, "--bootstrap", bootstrap])
+        said = f"{result.output}{result.exception}"
+        assert f"under sourceId {source_id}, and a start of it without that ledger loses [8, 20)" in said
+        assert result.exit_code == 1
+        assert f"checkpoint adopt DIR --source-id {source_id} --cut-ledger kafka --bootstrap HOST:PORT --yes" in said
+    ledger.append([replace(cut, applied=True)])
+    assert CliRunner().invoke(app, [*given, "--bootstrap", bootstrap]).exit_code == 0
+
+
+@pytest.mark.kafka
+def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_then_it_is_refused(
+    kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+    source_id = uuid.uuid4().hex[:8]
+    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties={}, brokers=lambda: brokers)
+    ledger.open()
+    ledger.append([FIRST, CUT])
+    options = {"kafka.bootstrap.servers": str(brokers[0]), "subscribe": "t", "stateDir": str(tmp_path)}
+    feed = ScriptedFeed(view_of({}, bootstrap=brokers))
+    refuse = no_cut_left_behind(parse_options({**options, "sourceId": source_id}), feed)
+    with pytest.raises(StateError, match=f"start once more with sourceId={source_id} and cutLedger=kafka"):
+        refuse({tp(0): 20})
+    no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20})

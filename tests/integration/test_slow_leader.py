@@ -1,16 +1,19 @@
 """A leader that lives and answers late, behind a proxy that delays each of its answers: its partitions are read."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from discovery.core.errors import DiscoveryError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.source.batch import KafkaDiscoveryReader
 from discovery.spark.source.feeds import embedded_feed
 from discovery.spark.source.options.parse import parse_options
-from tests.support.helpers import eventually
-from tests.support.proxy import KafkaProxy
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.proxy import Api, KafkaProxy, Rule
 from tests.support.slow_leader import SLOW, follow_a_slow_leader
 
 pytestmark = pytest.mark.kafka
@@ -28,6 +31,32 @@ def test_given_a_leader_that_answers_late_when_records_come_then_its_new_ends_ar
     three_brokers: LocalKafka, topic_name: str, delay_seconds: float
 ) -> None:
     follow_a_slow_leader(three_brokers, topic_name, delay_seconds)
+
+
+@pytest.mark.timeout(120)
+def test_given_a_leader_that_answers_no_fetch_when_read_at_once_then_the_task_fails_and_names_broker_and_option(
+    three_brokers: LocalKafka, topic_name: str
+) -> None:
+    three_brokers.create_topic(topic_name, assignment=[[SLOW]])
+    produce(three_brokers.bootstrap_servers, topic_name, *numbered(5), partition=0)
+    with KafkaProxy({number: three_brokers.address(number) for number in three_brokers.broker_ids}) as proxy:
+        options = {
+            "kafka.bootstrap.servers": proxy.bootstrap_servers,
+            "subscribe": topic_name,
+            "startingOffsets": "earliest",
+            "stallTimeout": "5s",
+        }
+        reader = KafkaDiscoveryReader(parse_options(options))
+        (task,) = reader.partitions()
+        rule = proxy.rule(Rule(api=Api.FETCH, count=10**9, delay_reply_seconds=600))
+        began = time.monotonic()
+        with pytest.raises(DiscoveryError) as error:
+            list(reader.read(task))
+        assert 5 <= time.monotonic() - began < 30
+        assert rule.hits
+        leader = task.ranges[0].leader_address  # type: ignore[attr-defined]
+        assert str(error.value).startswith("stallTimeout: no record came for 5 s from the leader of ")
+        assert f"{topic_name}-0 at offset 0 of 5 (broker {leader})" in str(error.value)
 
 
 @pytest.mark.long

@@ -27,6 +27,7 @@ WORSE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SourceBatchStalled": ("a batch that does not end", {"batch_since": 1.0}),
     "SourceTasksWaiting": ("two partitions that tasks wait for", {"waiting_partitions": 2}),
     "SourceCut": ("a range that was cut", {"cuts": 1}),
+    "SourceLedgerFailing": ("a ledger without its brokers", {"ledger_trouble": "no answer in time"}),
     "SourceRecordsLate": ("records of a partition that came back", {"late_records": 90}),
     "SourceRowsDropped": ("rows behind a watermark", {}),
     "SourceFallback": ("a service that is silent", {"fallback": "the service does not answer"}),
@@ -34,7 +35,7 @@ WORSE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """By alert: what a report says, in words and in its fields; of dropped rows Spark's progress tells."""
 _CHANGES = {name: value for _, fields in WORSE.values() for name, value in fields.items()}
-_WELL = {"batch_since": None, "waiting_partitions": 0, "fallback": "", "engine_fallback": ""}
+_WELL = {"batch_since": None, "waiting_partitions": 0, "fallback": "", "engine_fallback": "", "ledger_trouble": ""}
 
 
 class Driver:

@@ -10,8 +10,8 @@ from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.spark.checkpoint.ledger_options import Bootstrap, Folder, Kind, Place, Topic
 from discovery.spark.checkpoint.read import Checkpoint, SourceOffset, read_checkpoint
+from discovery.spark.checkpoint.verify import waiting_elsewhere
 from discovery.spark.source.cuts.ledger import Incarnation, Ledger, LedgerState
-from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.rules import CutRecord, PlannedRange
 
 SourceId = Annotated[str, typer.Option("--source-id", help="The sourceId under which the query runs, or will run.")]
@@ -49,8 +49,9 @@ def adopt(asked: Asked) -> None:
     except LedgerDamagedError as error:
         typer.echo(f"would be given up: {error}")
         state = None
+    others = place.others([place])
     for source in checkpoint.planned.sources if checkpoint.planned else ():
-        for sentence in left_behind(source.offsets, place.others(), query=checkpoint.query_id):
+        for sentence in waiting_elsewhere(checkpoint, source, others):
             raise StateError(sentence)
     for record in state.pending().values() if state is not None else ():
         typer.echo(f"would be forgotten: {_show(record)}; records [{record.cut}, {record.end}) may be lost by that")

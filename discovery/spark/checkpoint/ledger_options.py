@@ -1,6 +1,6 @@
 """Where a source keeps its ledger of cuts, as the options of `kafka-discovery checkpoint` name it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName, parse_bootstrap_servers
-from discovery.spark.source.cuts.ledger import Ledger, LedgerState
+from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
 from discovery.spark.source.cuts.ledger_file import FileLedger, other_ledgers, read_ledger
 from discovery.spark.source.options.cuts import parse_cut_options
 from discovery.store.locations import default_state_dir
@@ -61,12 +61,23 @@ class Place:
             return self._in_kafka().look()
         return read_ledger(self.state_dir or default_state_dir(), self.source_id)
 
-    def others(self) -> dict[str, LedgerState]:
-        """Read the ledger files of other sources.
+    def others(self, named: Iterable["Place"]) -> dict[Where, LedgerState]:
+        """Read all ledgers but those of some sources: the files of `state_dir`, and the topic where Kafka is known.
 
-        Runs: an operator's command.
+        Raises:
+            StateError: Kafka does not answer.
+
+        Runs: an operator's command; blocks <= `timeout_seconds`.
         """
-        return other_ledgers(self.state_dir or default_state_dir(), besides=() if self.is_kafka() else [self.source_id])
+        found = other_ledgers(self.state_dir or default_state_dir())
+        if self.bootstrap is not None:
+            found |= self._in_kafka().look_all()
+        own = {place.where() for place in named}
+        return {where: state for where, state in found.items() if where not in own}
+
+    def where(self) -> Where:
+        """Return the ledger's place as `others` names it."""
+        return Where(self.source_id, in_kafka=True) if self.is_kafka() else Where(self._in_file().path.stem)
 
     def is_kafka(self) -> bool:
         """Tell whether it is a topic.

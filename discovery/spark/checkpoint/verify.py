@@ -7,7 +7,7 @@ from types import MappingProxyType
 from discovery.core.model import Isolation, TopicPartition
 from discovery.feed.base import FeedView
 from discovery.spark.checkpoint.read import Batch, Checkpoint, Finding, Severity, SourceOffset, Writer
-from discovery.spark.source.cuts.ledger import LedgerState
+from discovery.spark.source.cuts.ledger import LedgerState, Where
 from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.planning.losses import find_losses
@@ -57,7 +57,7 @@ def judge(
     *,
     reader: Writer,
     pending: Sequence[Pending] = (),
-    others: Mapping[str, LedgerState] = MappingProxyType({}),
+    others: Mapping[Where, LedgerState] = MappingProxyType({}),
     view: FeedView | None = None,
 ) -> Report:
     """Judge a checkpoint.
@@ -66,7 +66,7 @@ def judge(
         checkpoint: As read.
         reader: The source that the next start uses.
         pending: Active cuts, from the ledger of each source that was named.
-        others: The ledgers of sources that were not named, by sourceId.
+        others: The ledgers of sources that were not named.
         view: What Kafka has; None: not asked.
 
     Runs: anywhere (pure).
@@ -78,7 +78,7 @@ def judge(
         findings += _unresolved(source, reader)
         for cuts in pending:
             findings += _rewinds(source, cuts, reader)
-        lost = left_behind(source.offsets, others, query=checkpoint.query_id)
+        lost = waiting_elsewhere(checkpoint, source, others)
         findings += [Finding(Severity.ERROR, f"{sentence}{_OR_NAME_IT if unnamed else ''}") for sentence in lost]
         findings += [] if view is None else _losses(_next_reads(checkpoint, source), source.name, view)
     if checkpoint.planned is not None and not _kafka(checkpoint.planned):
@@ -88,6 +88,21 @@ def judge(
     return Report(
         checkpoint=checkpoint, positions=_positions(checkpoint, pending, view), findings=tuple(dict.fromkeys(findings))
     )
+
+
+def waiting_elsewhere(
+    checkpoint: Checkpoint, source: SourceOffset, ledgers: Mapping[Where, LedgerState]
+) -> tuple[str, ...]:
+    """Say which records of a source wait in ledgers that the next start does not use, in a sentence each.
+
+    They wait at the end of the last planned batch, or where that one begins and is to be replayed.
+
+    Runs: anywhere (pure).
+    """
+    recorded = _recorded(checkpoint, source.name)
+    begins = {tp: min(at, recorded.get(tp, at)) for tp, at in source.offsets.items()}
+    found = [left_behind(at, ledgers, query=checkpoint.query_id) for at in (source.offsets, begins)]
+    return tuple(dict.fromkeys(sentence for sentences in found for sentence in sentences))
 
 
 def _kafka(batch: Batch | None) -> list[SourceOffset]:

@@ -152,6 +152,7 @@ def _listed(waiting: Sequence[tuple[TopicPartition, OpenRange]]) -> str:
 
 
 def _who(open_: OpenRange) -> str:
-    said = [] if open_.range.leader is None else [f"broker {open_.range.leader}"]
+    leader = open_.range.leader_address if open_.range.leader is None else open_.range.leader
+    said = [] if leader is None else [f"broker {leader}"]
     said += [] if open_.refusal is None else [open_.refusal.text]
     return f" ({', '.join(said)})" if said else ""

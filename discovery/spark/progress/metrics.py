@@ -43,6 +43,7 @@ class SourceCollector(Collector):
         yield _gauge("waiting_partitions", "Partitions that tasks of the running batch wait for.", reports, _waiting)
         yield _gauge("fallback", "1 while an embedded loop stands in for the service.", reports, _fallback)
         yield _gauge("engine_fallback", "1 where a worker reads with the plain engine, unasked.", reports, _engine)
+        yield _gauge("ledger_failing", "1 while the ledger of cuts cannot be written.", reports, _ledger)
         yield _counter("cuts", "Ranges that ended early, without their leaders.", reports, lambda r: r.cuts)
         yield _counter("rewinds", "Partitions that were set back to where they were cut.", reports, lambda r: r.rewinds)
         yield _counter("late_records", "Records that came after their partition had been parked.", reports, _late)
@@ -94,6 +95,10 @@ def _fallback(report: SourceReport) -> float:
 
 def _engine(report: SourceReport) -> float:
     return float(bool(report.engine_fallback))
+
+
+def _ledger(report: SourceReport) -> float:
+    return float(bool(report.ledger_trouble))
 
 
 def _late(report: SourceReport) -> float:

@@ -62,6 +62,8 @@ class SourceReport:
     """Partitions of the running batch whose tasks wait, since they were parked after it was planned."""
     cuts: int
     rewinds: int
+    ledger_trouble: str
+    """Why the ledger of cuts cannot be written, so that batches wait where they would be cut; empty: it can."""
     late_records: int
     """Records that waited in partitions that were parked, when these could be read again: older than what was read
     meanwhile, so a watermark may drop them."""
@@ -126,6 +128,8 @@ def line(report: SourceReport) -> str:
         named = ", ".join(report.waiting[:_SHOWN])
         more = report.waiting_partitions - min(len(report.waiting), _SHOWN)
         parts.append(f"tasks wait for {named}{f' and {more} more' if more else ''}")
+    if report.ledger_trouble:
+        parts.append(f"nothing can be cut, its ledger is not written: {report.ledger_trouble}")
     if report.engine_fallback:
         parts.append(f"reads with the plain engine, several times slower: {report.engine_fallback}")
     if report.batch_since is not None and report.written_at - report.batch_since >= _LONG_BATCH_SECONDS:

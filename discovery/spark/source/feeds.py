@@ -1,19 +1,21 @@
 """Which feed a reader follows."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Protocol
+from functools import cache, partial
+from typing import TYPE_CHECKING, Protocol
 
 from discovery.config.client.timeouts import raised
 from discovery.config.clock import SystemClock
 from discovery.config.logs import configure_logging
-from discovery.core.errors import StateError
+from discovery.core.errors import ConfigError, StateError
+from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
-from discovery.spark.source.cuts.ledger import Ledger
+from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
 from discovery.spark.source.cuts.left_behind import left_behind
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
@@ -25,6 +27,12 @@ from discovery.spark.source.waiting import Patience
 from discovery.store.locations import default_state_dir
 from discovery.store.topic_ids import TopicIdStore
 
+if TYPE_CHECKING:
+    from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
+
+_log = logging.getLogger("kafka_discovery.source")
+_REACH_SECONDS = 5.0
+"""How long a start looks for a living broker, and then for the other ledger, before it goes on without."""
 _IDLE_SECONDS = 10.0
 """How often addresses are checked between the plans of a query with a slow trigger."""
 
@@ -110,11 +118,11 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     if options.cuts is None or options.source_id is None:
         return None
     ledger = _ledger(options, options.source_id, options.cuts, feed)
-    # A policy that ends the query at a recreated topic has no use for what is asked here.
-    coordinator = (
-        RangeCoordinator(ledger, topic_id_of=partial(current_topic_id, feed))
-        if options.restart_recreated
-        else RangeCoordinator(ledger)
+    coordinator = RangeCoordinator(
+        ledger,
+        # A policy that ends the query at a recreated topic has no use for what is asked here.
+        topic_id_of=partial(current_topic_id, feed) if options.restart_recreated else lambda _: None,
+        others=partial(_other_files, options),
     )
     server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
     cuts = Cuts(coordinator, server, options.cuts)
@@ -122,26 +130,65 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
     return cuts
 
 
-def no_cut_left_behind(options: SourceOptions) -> Callable[[Offsets], None] | None:
-    """Return what refuses to go on without a name from offsets at which a cut of a ledger file waits.
+def no_cut_left_behind(
+    options: SourceOptions,
+    feed: PartitionFeed,
+    *,
+    look: Callable[[SourceOptions, str, PartitionFeed], LedgerState | None] | None = None,
+) -> Callable[[Offsets], None]:
+    """Return what refuses to go on from offsets at which a cut waits in a ledger that this start does not use.
 
-    None for a source with a name: it goes on with its own ledger or not at all, and only `checkpoint adopt`, which
-    knows the query, gives it an empty one. Of two named queries one may stand where a cut range of the other ends.
-    Ledgers that a living process holds are another query's: a checkpoint has one driver.
+    A source without a name looks at all ledger files. Of two named queries one may stand where a cut range of the other
+    ends, so a named one looks at the ledger of its own name alone that the other `cutLedger` would use; the rest it
+    sees once a worker has said which query it is. Ledgers that a living process holds are another query's: a
+    checkpoint has one driver.
 
-    Runs: Spark's driver-side source runner; the check reads files, once.
+    Args:
+        options: The user's.
+        feed: Knows the living brokers.
+        look: Reads the ledger of a name in Kafka, None: there is none; the default asks Kafka.
+
+    Runs: Spark's driver-side source runner; the check reads files, and asks Kafka for up to 10 s where the ledger is a
+    file.
     """
-    if options.source_id is not None:
-        return None
+
+    @cache
+    def waiting() -> Mapping[Where, LedgerState]:
+        if options.source_id is None or options.cuts is None:
+            return _other_files(options)
+        if options.cuts.in_kafka:
+            return _other_files(options, of=options.source_id)
+        found = (look or _look_in_kafka)(options, options.source_id, feed)
+        return {} if found is None else {Where(options.source_id, in_kafka=True): found}
 
     def check(offsets: Offsets) -> None:
-        from discovery.spark.source.cuts.ledger_file import other_ledgers  # noqa: PLC0415 - as in `embedded_feed`
-
-        others = other_ledgers(options.state_dir or default_state_dir(), held=False)
-        for sentence in left_behind(offsets, others, query=None):
-            raise StateError(f"{sentence}; where this is another query, give it a stateDir of its own")
+        for sentence in left_behind(offsets, waiting(), query=None):
+            advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
+            raise StateError(f"{sentence}{advice}")
 
     return check
+
+
+def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Where, LedgerState]:
+    """Read the ledger files that this source does not use and no living process holds; `of` one sourceId alone."""
+    from discovery.spark.source.cuts.ledger_file import FileLedger, other_ledgers  # noqa: PLC0415 - as above
+
+    state_dir = options.state_dir or default_state_dir()
+    in_file = options.source_id is not None and options.cuts is not None and not options.cuts.in_kafka
+    found = other_ledgers(state_dir, besides=[options.source_id] if options.source_id and in_file else [], held=False)
+    return (
+        found if of is None else {w: s for w, s in found.items() if w.source_id == FileLedger(state_dir, of).path.stem}
+    )
+
+
+def _look_in_kafka(options: SourceOptions, source_id: str, feed: PartitionFeed) -> LedgerState | None:
+    """Look for a ledger that a source of this name kept in Kafka before; one out of reach is logged, no more."""
+    Patience(feed, options, SystemClock()).wait(is_living, _REACH_SECONDS)
+    try:
+        return _kafka_ledger(options, source_id, CUT_LEDGER_TOPIC, feed, _REACH_SECONDS).look()
+    except (StateError, ConfigError) as error:
+        _log.warning("whether a cut of this sourceId waits in a ledger in Kafka is not known: %s", error)
+        return None
 
 
 def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
@@ -158,14 +205,20 @@ def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: Part
         from discovery.spark.source.cuts.ledger_file import FileLedger  # noqa: PLC0415 - as in `embedded_feed`
 
         return FileLedger(options.state_dir or default_state_dir(), source_id)
+    Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
+    # As patient as any start: the topic's leader may be among the dead.
+    return _kafka_ledger(options, source_id, cuts.topic, feed, options.startup_timeout_seconds)
+
+
+def _kafka_ledger(
+    options: SourceOptions, source_id: str, topic: TopicName, feed: PartitionFeed, open_timeout_seconds: float
+) -> "KafkaLedger":
     from discovery.spark.source.cuts.ledger_kafka import KafkaLedger  # noqa: PLC0415 - as in `embedded_feed`
 
-    Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
     return KafkaLedger(
-        cuts.topic,
+        topic,
         source_id,
         properties=options.client.connection,
         brokers=lambda: feed.view().bootstrap or options.bootstrap,
-        # As patient as any start: the topic's leader may be among the dead.
-        open_timeout_seconds=options.startup_timeout_seconds,
+        open_timeout_seconds=open_timeout_seconds,
     )

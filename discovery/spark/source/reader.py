@@ -13,11 +13,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DiscoveryError
 from discovery.core.model import BrokerAddress
+from discovery.feed.base import PartitionFeed
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import HIDE_TRACEBACK, one_line
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
 from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
+from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.planner import Planner
 from discovery.spark.source.shared import fetch_settings, say_notes, started_feed, with_open_stores
 from discovery.spark.source.status import StatusFile, status_file_of
@@ -68,6 +70,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         *,
         refusal: str | None = None,
         tell: Callable[[Planner], StatusFile | None] = status_file_of,
+        refusing: Callable[[SourceOptions, PartitionFeed], Callable[[Offsets], None]] = no_cut_left_behind,
     ) -> None:
         """Keep the options; no I/O, no thread.
 
@@ -76,8 +79,10 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             feed_factory: Makes the feed when the driver asks for something.
             refusal: Why there is nothing to read. Raised by the first call, as Spark hides what constructors raise.
             tell: Begins to tell how the source is doing.
+            refusing: Makes what looks for cuts in other ledgers.
         """
         self._tell = tell
+        self._refusing = refusing
         self._options = options
         self._refusal = refusal
         self._feed_factory = feed_factory
@@ -103,7 +108,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 self._options,
                 cuts=opened_cuts(self._options, feed),
                 ids=kept_ids(self._options),
-                refuse_start=no_cut_left_behind(self._options),
+                refuse_start=self._refusing(self._options, feed),
             )
             self._status = self._tell(self._planner)
         if self._bounded and self._planner.state.target is None:

@@ -229,6 +229,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "waiting": [str(tp) for tp in waiting[:_NAMED]],
         "cuts": cuts.cuts,
         "rewinds": cuts.rewinds,
+        "ledger_trouble": cuts.ledger_trouble,
         "late_records": planner.state.late_records,
         "fallback": view.fallback,
         "engine_fallback": cuts.plain_engine or ("no compiler" if plain and options.fetch_engine == "auto" else ""),

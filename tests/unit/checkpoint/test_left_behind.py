@@ -1,6 +1,7 @@
 """A cut that waits in another ledger than the one a start uses: its rest would be lost in silence."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId
-from discovery.spark.source.cuts.ledger import Incarnation
+from discovery.spark.source.cuts.ledger import Incarnation, LedgerState, fold
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import CutRecord
+from discovery.spark.source.feeds import no_cut_left_behind
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
 from tests.support.checkpoint import checkpoint
@@ -60,6 +62,17 @@ def test_given_a_cut_under_another_name_when_verified_then_it_is_not_sound(
     assert code == 0, said
 
 
+def test_given_a_batch_planned_behind_a_cut_of_another_name_when_verified_then_it_is_not_sound(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    going_on = checkpoint(tmp_path / "c", {**BATCHES, 5: '{"t": {"0": 30, "1": 5}}'}, [3, 4])
+    code, said = run("verify", going_on, "--state-dir", state_dir)
+    assert (code, "loses [8, 15)" in said) == (1, True)
+    going_back = checkpoint(tmp_path / "d", {**BATCHES, 5: '{"t": {"0": 8, "1": 5}}'}, [3, 4])
+    code, said = run("verify", going_back, "--state-dir", state_dir)
+    assert code == 0, said
+
+
 @pytest.mark.parametrize(
     "harmless",
     [replace(CUT, applied=True), replace(CUT, query="another"), replace(CUT, end=20)],
@@ -100,10 +113,11 @@ def test_given_a_cut_under_another_name_when_adopted_then_it_is_refused_until_gi
     assert run(*adopt, "new")[0] == 0
 
 
-def started(state_dir: Path, **options: str) -> KafkaDiscoveryStreamReader:
+def started(state_dir: Path, in_kafka: LedgerState | None = None, **options: str) -> KafkaDiscoveryStreamReader:
     feed = feed_with({tp(0): partition_view(0, 20), tp(1): partition_view(0, 5)})
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), **options}
-    return KafkaDiscoveryStreamReader(parse_options(given), lambda _: feed, tell=lambda _: None)
+    refusing = partial(no_cut_left_behind, look=lambda *_: in_kafka)
+    return KafkaDiscoveryStreamReader(parse_options(given), lambda _: feed, tell=lambda _: None, refusing=refusing)
 
 
 def test_given_a_pending_cut_when_an_unnamed_query_starts_at_its_end_then_it_is_refused(state_dir: Path) -> None:
@@ -146,6 +160,33 @@ def test_given_two_named_queries_of_one_topic_when_started_after_a_crash_then_a_
         assert mine.latestOffset(START, NORMAL) == {"t": {"0": 20, "1": 5}}
     finally:
         mine.stop()
+
+
+def test_given_a_cut_in_the_ledger_in_kafka_when_started_with_an_old_file_then_it_is_refused(tmp_path: Path) -> None:
+    ledger(tmp_path, "mine").close()
+    in_kafka = fold(LedgerState(), [Incarnation(number=1), CUT])
+    mine = started(tmp_path, in_kafka, sourceId="mine")
+    try:
+        with pytest.raises(
+            StateError, match=r"loses \[8, 15\); start once more with sourceId=mine and cutLedger=kafka"
+        ):
+            mine.latestOffset(START, NORMAL)
+    finally:
+        mine.stop()
+
+
+def test_given_a_cut_in_the_ledger_file_when_started_with_a_ledger_in_kafka_then_it_is_refused(state_dir: Path) -> None:
+    given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), "cutLedger": "kafka"}
+    feed = feed_with({})
+    with pytest.raises(StateError, match="start once more with sourceId=old and cutLedger=file"):
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed)({tp(0): 15})
+    no_cut_left_behind(parse_options({**given, "sourceId": "mine"}), feed)({tp(0): 15})
+    running = FileLedger(state_dir, "old")
+    running.open()
+    try:
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed)({tp(0): 15})
+    finally:
+        running.close()
 
 
 def test_given_a_pending_cut_when_its_query_starts_under_a_new_name_then_it_is_refused(state_dir: Path) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from discovery.spark.source.options.parse import parse_options
 from docs.generate import client_options as client_reference
+from docs.generate import metrics as metrics_reference
 from docs.generate import sink_options as sink_reference
 from docs.generate.source_options import ROWS, page
 from tests.support.names import existing_tests
@@ -16,6 +17,10 @@ def test_given_the_options_in_the_code_when_the_page_is_made_then_the_committed_
 
 def test_given_the_client_options_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
     assert (ROOT / client_reference.PAGE).read_text() == client_reference.page()
+
+
+def test_given_the_metrics_in_the_code_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:
+    assert (ROOT / metrics_reference.PAGE).read_text() == metrics_reference.page()
 
 
 def test_given_the_options_of_the_sink_when_the_page_is_made_then_the_committed_one_is_the_same() -> None:

@@ -1,6 +1,7 @@
 """What describes a client, the report; without a cluster."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,19 @@ from typer.testing import CliRunner
 
 from discovery.cli.app import app
 from discovery.core.errors import ConfigError
+from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import BrokerAddress, Verdict
+from discovery.core.policy import Policy
 from discovery.core.prediction.clients import ClientKind, ClientVersion
 from discovery.core.prediction.forecast import FailureMode
+from discovery.core.prediction.removal import TRANSACTIONS
 from discovery.doctor.diagnose import Weight, diagnose, percent
+from discovery.doctor.examine import with_ledgers
 from discovery.doctor.facts import Facts, Seen, failure_mode_of
 from discovery.doctor.inputs import Described, described
 from discovery.doctor.render import document, report
+from tests.support.fakes.cluster import FakeCluster, FakeNetwork
+from tests.support.fakes.gateway import FakeGateway
 from tests.support.faults import refused_port
 
 LIST = "b1:9092,b2:9092"
@@ -124,6 +131,33 @@ def test_given_any_fate_of_a_list_when_reported_then_text_and_json_can_be_made(
         found = diagnose(facts, plain(version=version))
         assert "=None" not in report(found).plain
         json.dumps(document(found))
+
+
+def test_given_a_ledger_of_cuts_in_kafka_when_diagnosed_then_it_says_how_many_deaths_stop_cuts() -> None:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    gateway = FakeGateway(network, tuple(cluster.addresses.values()))
+    well = Facts(listed=(seen("b1", None),), leaderless=())
+
+    def looked() -> Facts:
+        return with_ledgers(well, gateway.fetch_metadata(None, timeout_seconds=1).topics, gateway, Policy())
+
+    def said(facts: Facts) -> list[tuple[str, Weight, str]]:
+        found = diagnose(facts, plain()).findings
+        return [(one.code, one.weight, one.sentence) for one in found if one.code.startswith("cuts")]
+
+    cluster.create_topic(TRANSACTIONS, 2, replication=2)
+    assert said(looked()) == [], "nobody keeps cuts here"
+    cluster.create_topic(CUT_LEDGER_TOPIC, 1, replication=3)
+    ((code, weight, sentence),) = said(looked())
+    assert (code, weight) == ("cuts-stop", Weight.NOTE)
+    assert "cut nothing once 2 brokers with a replica of __transaction_state are dead" in sentence
+    ((code, weight, sentence),) = said(replace(well, ledger_deaths={CUT_LEDGER_TOPIC: 1, TRANSACTIONS: 1}))
+    assert (code, weight) == ("cuts-stop", Weight.WARN)
+    assert "once 1 broker with a replica of __kafka_discovery_cuts and __transaction_state is dead" in sentence
+    ((code, weight, sentence),) = said(replace(well, ledgers_unknown="grant DescribeConfigs"))
+    assert (code, weight) == ("cuts-unknown", Weight.NOTE)
+    assert sentence.endswith("is not known: grant DescribeConfigs.")
 
 
 def test_given_verdicts_when_a_client_meets_them_then_each_has_its_failure_mode() -> None:

@@ -486,6 +486,12 @@ def test_given_a_stalled_task_when_its_time_is_up_then_it_fails_and_names_broker
     assert scene.elapsed == pytest.approx(120, abs=0.1)
 
 
+def test_given_a_task_of_a_batch_read_when_it_stalls_then_the_error_names_where_the_leader_was() -> None:
+    led = FetchRange(topic_partition=P0, start_offset=0, end_offset=10, leader_address=BrokerAddress("b7", 9092))
+    with pytest.raises(GatewayError, match=r"t-0 at offset 0 of 10 \(broker b7:9092\)"):
+        Scene(led, settings=FetchSettings(stall_seconds=5.0)).read()
+
+
 def test_given_a_slow_leader_when_something_comes_in_time_then_the_task_goes_on() -> None:
     scene = Scene(A, settings=FetchSettings(stall_seconds=5.0))
     for offset in range(1, 11):

@@ -3,6 +3,9 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from discovery.config.settings import ClusterSettings
 from discovery.core.interest import Interest
@@ -16,7 +19,7 @@ from discovery.service.cluster import Cluster, FeedMaker
 from tests.support.fakes.clock import FakeClock
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork
 from tests.support.fakes.cycle import turned
-from tests.support.fakes.gateway import FakeGateway
+from tests.support.fakes.gateway import FakeGateway, FakeVetter
 
 READ, IDLE = TopicName("read"), TopicName("idle")
 BOTH = Interest(pattern="", both_ends=True)
@@ -41,6 +44,18 @@ class CountingGateway(FakeGateway):
         if spec == LATEST:
             self._asked.update({(tp.topic, isolation) for tp in partitions})
         return super().list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout_seconds)
+
+
+class CountingVetter:
+    """Counts the connections to each broker."""
+
+    def __init__(self, network: FakeNetwork) -> None:
+        self._vetter = FakeVetter(network)
+        self.connections = Counter[BrokerAddress]()
+
+    def vet(self, addresses: Collection[BrokerAddress], **how: Any) -> None:
+        self.connections.update(addresses)
+        self._vetter.vet(addresses, **how)
 
 
 def _asked_within_30_seconds(wanted: Wanted | None) -> Asked:
@@ -124,6 +139,40 @@ def test_given_a_reader_with_a_slow_trigger_when_it_plans_then_each_leader_was_a
         elif plan > 2:
             assert counted[key] > before.get(key, 0), "every plan knows what came since the last one"
     assert counted[key] <= 2 * (20 + 3), "two leaders, once per plan, and now and then for lag"
+
+
+@pytest.mark.parametrize(("gap_seconds", "of_leader", "of_others"), [(0.2, 5, 62), (5.0, 16, 16), (20.0, 10, 10)])
+def test_given_a_reader_when_nothing_happens_then_brokers_are_connected_to_as_often_as_its_trigger_needs(
+    gap_seconds: float, of_leader: int, of_others: int
+) -> None:
+    leader, *others = _connections_per_minute(gap_seconds)
+    assert leader <= of_leader, "one that answers for the plans is known to live"
+    assert max(others) <= of_others
+
+
+def _connections_per_minute(gap_seconds: float) -> list[float]:
+    network = FakeNetwork()
+    cluster = FakeCluster(network)
+    cluster.create_topic(READ, 1)
+    rhythm, vetter = Rhythm(network.clock), CountingVetter(network)
+    cycle, _ = turned(
+        network,
+        initial_state(cluster.addresses.values(), interest=Interest(topics=(READ,))),
+        policy=Policy(idle_interval_seconds=10),
+        vetter=vetter,
+        rests_seconds=rhythm.rests_seconds,
+    )
+    next_plan = network.clock.monotonic()
+    warm, counted = 4, round(120 / gap_seconds)
+    for plan in range(warm + counted):
+        if plan == warm:
+            vetter.connections.clear()
+        next_plan += gap_seconds
+        while (left := next_plan - network.clock.monotonic()) > 0:
+            network.clock.advance(min(max(cycle.turn(), 0.001), left))
+        rhythm.note_plan()
+    assert set(vetter.connections) == set(cluster.addresses.values())
+    return sorted(found / 2 for found in vetter.connections.values())
 
 
 def test_given_nobody_who_reads_when_the_loop_turns_then_all_ends_are_asked_for_seldom() -> None:

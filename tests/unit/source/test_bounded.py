@@ -32,6 +32,15 @@ def test_given_a_bounded_run_when_a_partition_stays_parked_then_the_others_are_r
     assert "waited 60 s for t-1 (it has no leader); everything else is read" in str(error.value)
 
 
+def test_given_a_slow_leader_in_the_options_when_a_bounded_run_waits_then_it_waits_for_two_of_its_answers() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, None, leader=None)})
+    plan = planner(feed, **{"startingOffsets": "earliest", "kafka.default.api.timeout.ms": "90000"})
+    plan.fix_target()
+    end = plan.latest_offsets({"t": {"0": 0}}, None)
+    with pytest.raises(KafkaUnreachableError, match="waited 180 s for t-1"):
+        plan.latest_offsets(end, None)
+
+
 def test_given_a_bounded_run_that_holds_when_a_partition_stays_parked_then_nothing_is_read() -> None:
     feed = feed_with({tp(0): partition_view(0, 10), tp(1): partition_view(0, None, leader=None)})
     plan = planner(feed, startingOffsets="earliest", onParked="hold")

@@ -15,9 +15,9 @@ from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, driver_host, for_ranges
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
-from discovery.spark.source.cuts.ledger import Entry
+from discovery.spark.source.cuts.ledger import Entry, Incarnation, LedgerState, Where, fold
 from discovery.spark.source.cuts.ledger_file import FileLedger
-from discovery.spark.source.cuts.rules import PlannedRange
+from discovery.spark.source.cuts.rules import Batch, CutRecord, PlannedRange
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.cuts.wire import MAGIC, receive
 from tests.support.fakes.feed import tp
@@ -209,6 +209,42 @@ def test_given_a_new_query_under_the_same_name_when_it_begins_then_old_cuts_are_
     assert coordinator.pending() == {}
     assert coordinator.advance({tp(0): 3}) == {}
     coordinator.close()
+
+
+@pytest.mark.parametrize(
+    ("planned", "query", "says"),
+    [
+        (PlannedRange(start=15, end=20), "q", r"cut at offset 8 of \[5, 15\).* with sourceId=old"),
+        (PlannedRange(start=5, end=15), "q", "with sourceId=old"),
+        (PlannedRange(start=8, end=15), "q", None),
+        (PlannedRange(start=15, end=20), "another", None),
+    ],
+    ids=["goes on behind it", "replays it", "has gone back", "another query"],
+)
+def test_given_a_cut_in_another_ledger_when_a_worker_names_its_query_then_the_batch_is_refused(
+    tmp_path: Path, planned: PlannedRange, query: str, says: str | None
+) -> None:
+    waiting = CutRecord(
+        topic_partition=tp(0), topic_id=None, start=5, end=15, cut=8, plan=1, incarnation=1, query="q", batch=4
+    )
+    others = {Where("old"): fold(LedgerState(), [Incarnation(number=1), waiting])}
+    coordinator = RangeCoordinator(FullDisk(tmp_path, "new"), others=lambda: others)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan({tp(0): planned}, replayed=False)
+    try:
+        if says is None:
+            assert coordinator.known(1, [tp(0)], Batch(query, 5)) == {}
+            # What the query has read on from is looked at no more: it may come to that offset by itself.
+            coordinator.open_plan({tp(0): PlannedRange(start=15, end=20)}, replayed=False)
+            assert coordinator.known(2, [tp(0)], Batch(query, 6)) == {}
+            return
+        with pytest.raises(ArbiterError, match=says):
+            coordinator.known(1, [tp(0)], Batch(query, 5))
+        with pytest.raises(ArbiterError, match=says):
+            coordinator.decide(1, {tp(0): planned.end}, Batch(query, 5))
+    finally:
+        coordinator.close()
 
 
 def test_given_no_ledger_when_a_checkpoint_goes_on_then_it_is_an_error_that_names_the_place(tmp_path: Path) -> None:

@@ -16,15 +16,22 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from pyspark.sql.streaming.listener import QueryStartedEvent
 
+from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, LoopState, Verdict
 from discovery.feed.base import AddressReport
 from discovery.spark.progress.listener import Batches, SourceProgress, query_of
 from discovery.spark.progress.metrics import SourceCollector
 from discovery.spark.progress.reports import SourceReport, line, read_reports
+from discovery.spark.source.cuts.coordinator import RangeCoordinator
+from discovery.spark.source.cuts.planned import Cuts
+from discovery.spark.source.cuts.rules import PlannedRange
+from discovery.spark.source.cuts.server import CoordinatorServer
+from discovery.spark.source.options.cuts import CutOptions
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.planning.planner import Planner
 from discovery.spark.source.status import StatusFile, folder, plan_digest
 from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
+from tests.support.fakes.ledger import FullDisk
 
 
 def planner(feed: ScriptedFeed, **options: str) -> Planner:
@@ -222,6 +229,35 @@ def test_given_partitions_that_were_parked_from_the_start_when_they_are_first_re
     feed.show_partitions({tp(0): partition_view(0, 40), tp(1): partition_view(0, 9)})
     plan.latest_offsets(start, None)
     assert plan.state.late_records == 0
+
+
+def test_given_a_ledger_that_cannot_be_written_when_a_range_would_be_cut_then_it_is_reported_until_it_can(
+    tmp_path: Path,
+) -> None:
+    ledger = FullDisk(tmp_path, "dau")
+    coordinator = RangeCoordinator(ledger)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan({tp(0): PlannedRange(start=0, end=9)}, replayed=False)
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 40)}))
+    options = parse_options({"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "sourceId": "dau"})
+    cuts = Cuts(coordinator, CoordinatorServer(coordinator), options.cuts or CutOptions())
+    status = StatusFile(Planner(feed, options, feed.clock, cuts=cuts), tmp_path, feed.clock)
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))], dict))
+    labels = {"source": "dau", "query": "daily"}
+    ledger.full = True
+    with pytest.raises(StateError):
+        coordinator.decide(1, {tp(0): 4})
+    status.write_if_due()
+    assert "nothing can be cut, its ledger is not written: no space left" in line(seen(tmp_path))
+    assert registry.get_sample_value("kafka_discovery_source_ledger_failing", labels) == 1
+    ledger.full = False
+    assert coordinator.decide(1, {tp(0): 4}) == {tp(0): 4}
+    status.write_if_due()
+    assert "its ledger" not in line(seen(tmp_path))
+    assert registry.get_sample_value("kafka_discovery_source_ledger_failing", labels) == 0
+    coordinator.close()
 
 
 def test_given_a_service_that_is_silent_when_written_then_the_fallback_is_reported(tmp_path: Path) -> None:

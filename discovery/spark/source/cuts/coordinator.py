@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
-from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, fold, prune
+from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, Where, fold, prune
+from discovery.spark.source.cuts.left_behind import left_behind_by
 from discovery.spark.source.cuts.rules import (
     Batch,
     CutRecord,
@@ -50,6 +51,7 @@ class RangeCoordinator:
         ledger: Ledger,
         *,
         topic_id_of: Callable[[TopicName], TopicId | None] = lambda _: None,
+        others: Callable[[], Mapping[Where, LedgerState]] = dict,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Name the ledger; no I/O.
@@ -58,18 +60,25 @@ class RangeCoordinator:
             ledger: Keeps the records.
             topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
                 when it was planned ends where its first unread piece began. From memory, on any thread.
+            others: Reads the ledgers of other sources that no living process holds; called once, when workers ask.
             now: Monotonic seconds.
         """
         self._ledger = ledger
         self._topic_id_of = topic_id_of
+        self._read_others = others
+        self._others: Mapping[Where, LedgerState] | None = None
+        """As they were when the first worker asked; None: none has. Earlier, another source of this query may not have
+        taken its own."""
+        self._looked_at: set[TopicPartition] = set()
+        """Partitions of which no cut waits in another ledger."""
         self._now = now
         self._lock = threading.Lock()
         """Guards memory; never held over I/O, so that whoever needs no write is answered during a slow one."""
         self._io = threading.Lock()
         """Held by the one thread that writes the ledger; taken before `_lock`."""
         self._writer: threading.Thread | None = None
-        self._trouble: str | None = None
-        """Why the last write failed; None: it did not."""
+        self.trouble = ""
+        """Why the last write of the ledger failed, for whoever watches; empty: it did not."""
         self._fenced: LedgerFencedError | None = None
         self._gone_back: dict[TopicPartition, CutRecord] = {}
         """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
@@ -200,7 +209,7 @@ class RangeCoordinator:
                 if now < until and (leader is None or leader_of(tp) == leader)
             }
             unwritten = [*self._doubtful, *(tp for tp in self._gone_back if tp in self._pending)]
-            return waiting | dict.fromkeys(unwritten, self._trouble or "its cut is being written to the ledger")
+            return waiting | dict.fromkeys(unwritten, self.trouble or "its cut is being written to the ledger")
 
     def _write_soon(self, applied: list[CutRecord]) -> None:
         if self._writer is None or not self._writer.is_alive():
@@ -220,10 +229,8 @@ class RangeCoordinator:
                 self._keep(applied)
         except LedgerFencedError as error:
             self._fenced = error
-        except StateError as error:
-            if self._trouble != str(error):
-                _log.warning("partitions that were cut wait for the ledger: %s", error)
-            self._trouble = str(error)
+        except StateError:
+            pass  # said by `_append`, and tried again with the next plan
 
     def open_plan(
         self,
@@ -313,6 +320,7 @@ class RangeCoordinator:
             ArbiterError: the plan is not active, or the checkpoint is not the one that the records speak of.
             StateError: as `decide`, of a recreated topic.
         """
+        self._look_around(batch)
         with self._lock:
             plan = self._in_force(number, batch)
         if recreated := self._recreated(plan, partitions):
@@ -336,6 +344,7 @@ class RangeCoordinator:
 
         Runs: a thread of the server; blocks for a write of the ledger when something is cut, else never.
         """
+        self._look_around(batch)
         settlement = self._proposed(number, proposed, batch, starts)
         if settlement.cuts:
             self._make_durable(settlement.cuts)
@@ -401,10 +410,19 @@ class RangeCoordinator:
                 f"plan {number} is not active any more: its batch is over; this task is not needed any more"
             )
         if self._plan.batch is None and batch is not None:
-            self._plan = replace(self._plan, batch=self._introduced(batch))
+            self._plan = replace(self._plan, batch=self._introduced(self._plan, batch))
         return self._plan
 
-    def _introduced(self, batch: Batch) -> Batch:
+    def _look_around(self, batch: Batch | None) -> None:
+        """Read other ledgers, not under the lock: workers that come meanwhile read them too."""
+        if self._others is None and batch is not None:
+            self._others = self._read_others()
+
+    def _introduced(self, plan: Plan, batch: Batch) -> Batch:
+        new = {tp: range_ for tp, range_ in plan.ranges.items() if tp not in self._looked_at}
+        for sentence in left_behind_by(new, self._others or {}, batch):
+            raise ArbiterError(sentence)
+        self._looked_at.update(new)
         incarnation = self.resume()
         try:
             refuse_other_checkpoints(
@@ -427,7 +445,6 @@ class RangeCoordinator:
         gone = self._gone(map(_life, cuts))
         self._append([*cuts, *applied])
         with self._lock:
-            self._trouble = None
             for record in cuts:
                 self._note_cut(record, is_gone=_life(record) in gone)
             for record in applied:
@@ -448,7 +465,16 @@ class RangeCoordinator:
             self._backoff[tp] = (until, self._leaders.get(tp))
 
     def _append(self, entries: list[Entry]) -> None:
-        self._ledger.append(entries)
+        try:
+            self._ledger.append(entries)
+        except LedgerFencedError:
+            raise
+        except StateError as error:
+            if self.trouble != str(error):
+                _log.warning("the ledger of cuts cannot be written: %s", error)
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
         self._state = fold(self._state, entries)
         self._appended += len(entries)
         if self._appended >= FORGET_EVERY:

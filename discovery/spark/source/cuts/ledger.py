@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, TopicPartition
@@ -51,6 +51,13 @@ class LedgerState:
     def last_plan(self) -> int:
         """Return the highest plan number on record."""
         return max((plan for _, plan, _ in self.records), default=0)
+
+
+class Where(NamedTuple):
+    """Where a ledger is, as the options of a source name it."""
+
+    source_id: str
+    in_kafka: bool = False
 
 
 class Ledger(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 import tenacity
 
 from discovery.core.errors import LedgerDamagedError, StateError
-from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, decode, encode, entries_of, fold, prune
+from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, Where, decode, encode, entries_of, fold, prune
 from discovery.store.files import FileLock, write_atomically
 from discovery.store.snapshots import file_name
 
@@ -148,7 +148,7 @@ def _read(path: Path) -> LedgerState | None:
         raise StateError(f"the ledger {path} cannot be read: {error}") from error
 
 
-def other_ledgers(state_dir: Path, *, besides: Collection[str] = (), held: bool = True) -> dict[str, LedgerState]:
+def other_ledgers(state_dir: Path, *, besides: Collection[str] = (), held: bool = True) -> dict[Where, LedgerState]:
     """Read the ledgers of all sources but some, by sourceId as their files name it; a damaged one is logged, no more.
 
     Args:
@@ -169,7 +169,7 @@ def other_ledgers(state_dir: Path, *, besides: Collection[str] = (), held: bool 
             _log.warning("a cut in it cannot be reported: %s", error)
             continue
         if state is not None:
-            found[path.stem] = state
+            found[Where(path.stem)] = state
     return found
 
 

@@ -1,13 +1,16 @@
 """A ledger in a compacted topic: for drivers that move between hosts and share no volume."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from discovery.core.errors import LedgerDamagedError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.kafka.journal import Journal
-from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, decode, encode, entries_of, fold, prune
+from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, Where, decode, encode, entries_of, fold, prune
 from discovery.spark.source.cuts.rules import CutRecord
+
+_log = logging.getLogger("kafka_discovery.source")
 
 
 class KafkaLedger:
@@ -55,6 +58,22 @@ class KafkaLedger:
         found = self._journal.look()
         return self._fold(found) if found else None
 
+    def look_all(self) -> dict[Where, LedgerState]:
+        """Read the ledgers of all sources; a damaged one is logged, no more.
+
+        Raises:
+            StateError: Kafka does not answer.
+
+        Runs: anywhere; their holders may write meanwhile.
+        """
+        states = {}
+        for source_id, found in self._journal.look_all().items():
+            try:
+                states[Where(source_id, in_kafka=True)] = self._fold(found, source_id)
+            except LedgerDamagedError as error:
+                _log.warning("a cut in it cannot be reported: %s", error)
+        return states
+
     def set_aside(self) -> str:
         """Forget all entries, readable or not; see `Ledger.set_aside`.
 
@@ -64,14 +83,15 @@ class KafkaLedger:
         self._journal.append(dict.fromkeys(self._journal.open()))
         return "its entries are forgotten"
 
-    def _fold(self, found: Mapping[str, str]) -> LedgerState:
+    def _fold(self, found: Mapping[str, str], source_id: str | None = None) -> LedgerState:
         entries = []
         for key, line in found.items():
             try:
                 entries.append(decode(line))
             except StateError as error:
+                name = source_id or self._source_id
                 raise LedgerDamagedError(
-                    f"topic {self._topic}: entry {key} of sourceId {self._source_id!r} is damaged: {error}; {ADOPT}"
+                    f"topic {self._topic}: entry {key} of sourceId {name!r} is damaged: {error}; {ADOPT}"
                 ) from error
         return fold(LedgerState(), entries)
 

@@ -7,28 +7,53 @@ know the record, because the source was renamed, has no name any more or keeps a
 from collections.abc import Mapping
 
 from discovery.core.model import TopicPartition
-from discovery.spark.source.cuts.ledger import LedgerState
-from discovery.spark.source.cuts.rules import cut_at
+from discovery.spark.source.cuts.ledger import LedgerState, Where
+from discovery.spark.source.cuts.rules import Batch, PlannedRange, cut_at
+
+_KIND = {False: "file", True: "kafka"}
+_PLACE = {False: "", True: " --cut-ledger kafka --bootstrap HOST:PORT"}
 
 
 def left_behind(
-    offsets: Mapping[TopicPartition, int], ledgers: Mapping[str, LedgerState], *, query: str | None
+    offsets: Mapping[TopicPartition, int],
+    ledgers: Mapping[Where, LedgerState],
+    *,
+    query: str | None,
 ) -> tuple[str, ...]:
     """Say, in a sentence each, which records would be lost by a start from these offsets.
 
     Args:
         offsets: Where a batch ends, as Spark's log has it.
-        ledgers: Those that the start does not use, by sourceId.
+        ledgers: Those that the start does not use.
         query: Whose checkpoint it is; None: unknown, and any query's record counts.
 
     Runs: anywhere (pure).
     """
     return tuple(
-        f"{cut_at(record)} by query {record.query or 'unknown'} under sourceId {name}, and a start of it without that "
-        f"ledger loses [{record.cut}, {record.end}); start once more with sourceId={name} until the rewind is in the "
-        "offset log (one batch), or, knowing that the sink holds them, give them up: "
-        f"kafka-discovery checkpoint adopt DIR --source-id {name} --yes"
-        for name, state in ledgers.items()
+        f"{cut_at(record)} by query {record.query or 'unknown'} under sourceId {where.source_id}, and a start of it "
+        f"without that ledger loses [{record.cut}, {record.end}); start once more with sourceId={where.source_id} and "
+        f"cutLedger={_KIND[where.in_kafka]} until the rewind is in the offset log (one batch), or, knowing that the "
+        "sink holds them, give them up: "
+        f"kafka-discovery checkpoint adopt DIR --source-id {where.source_id}{_PLACE[where.in_kafka]} --yes"
+        for where, state in ledgers.items()
         for tp, record in sorted(state.pending().items())
         if offsets.get(tp) == record.end and (query is None or record.query in {None, query})
+    )
+
+
+def left_behind_by(
+    ranges: Mapping[TopicPartition, PlannedRange], ledgers: Mapping[Where, LedgerState], batch: Batch
+) -> tuple[str, ...]:
+    """Say, in a sentence each, what a batch loses that was planned without these ledgers.
+
+    It begins where a cut range of its query ends, or it is the batch that was cut, replayed.
+
+    Runs: anywhere (pure).
+    """
+    cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
+    offsets = {tp: r.end if (tp, r.start, r.end) in cut else r.start for tp, r in ranges.items()}
+    return tuple(
+        f"{sentence}; remove offsets/{batch.number} from the checkpoint first where the cut was in an earlier batch: "
+        "it was planned without that ledger, and nothing of it was delivered"
+        for sentence in left_behind(offsets, ledgers, query=batch.query)
     )

@@ -38,6 +38,8 @@ class CutReport:
     """Partitions of the running batch that no task waits for any more: read to their ends, or cut, since it began."""
     plain_engine: str = ""
     """Why a worker reads with the plain engine although the fast one was wanted."""
+    ledger_trouble: str = ""
+    """Why the ledger cannot be written, so that nothing is cut and what was cut is not read on; empty: it can."""
 
 
 class Cuts:
@@ -164,6 +166,7 @@ class Cuts:
             rewinds=self._coordinator.rewinds_made,
             settled=self._over(),
             plain_engine=self._coordinator.plain_engine,
+            ledger_trouble=self._coordinator.trouble,
         )
 
     def _over(self) -> frozenset[TopicPartition]:

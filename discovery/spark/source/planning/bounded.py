@@ -9,16 +9,19 @@ from discovery.feed.base import FeedView
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.plan import describe
 
-_LONGEST_WAIT_SECONDS = 60.0
-"""How long a bounded run waits for a partition that cannot be read; a shorter `startupTimeout` wins."""
+_LEAST_WAIT_SECONDS = 60.0
+"""How long a bounded run waits for a partition that cannot be read, unless the options name a slower leader."""
 
 
 def longest_wait_seconds(options: SourceOptions) -> float:
-    """Return how long a bounded read waits for a partition that cannot be read.
+    """Return how long a bounded read waits for a partition that cannot be read; a shorter `startupTimeout` wins.
+
+    A leader that may take as long for one answer as `kafka.default.api.timeout.ms` says is given two.
 
     Runs: anywhere (pure).
     """
-    return min(_LONGEST_WAIT_SECONDS, options.startup_timeout_seconds)
+    patient_seconds = 2 * (options.client.api_timeout_seconds or 0.0)
+    return min(max(_LEAST_WAIT_SECONDS, patient_seconds), options.startup_timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
