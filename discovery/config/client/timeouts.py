@@ -13,14 +13,16 @@ SETUP, ANSWER, FIRST_ANSWER = (
 )
 LONGEST_MILLISECONDS = 300_000
 """librdkafka refuses more for `socket.timeout.ms` and `api.version.request.timeout.ms`."""
+_MOST_SECONDS = 10.0
+"""A job often brings a minute and more along for the JVM client; a frozen broker must not hold up discovery as long."""
 
 
 def raised(policy: Policy, options: ClientOptions) -> Policy:
-    """Return a policy that waits as long as the user's options say, and never less than before.
+    """Return a policy that waits as long as the user's options say, 10 s at most, and never less than before.
 
     Only a user knows that every broker of a cluster is slow: nothing is learned of one that never answers in time.
     """
-    connect, request = (int(options.librdkafka.get(name, "0")) / 1_000 for name in (SETUP, ANSWER))
+    connect, request = (min(int(options.librdkafka.get(name, "0")) / 1_000, _MOST_SECONDS) for name in (SETUP, ANSWER))
     connect = max(connect, policy.connect_timeout_seconds)
     request = max(request, policy.request_timeout_seconds, connect)
     api = max(policy.api_timeout_seconds, 2 * request)

@@ -15,9 +15,9 @@ BROKERS = (BrokerAddress("b1", 9092),)
 
 
 def test_given_a_cluster_that_is_slow_as_a_whole_when_the_user_says_so_then_discovery_waits_as_long() -> None:
-    given = {"kafka.request.timeout.ms": "30000", "kafka.socket.connection.setup.timeout.ms": "8000"}
+    given = {"kafka.request.timeout.ms": "9000", "kafka.socket.connection.setup.timeout.ms": "8000"}
     policy = raised(Policy(), map_client_options(given))
-    assert (policy.connect_timeout_seconds, policy.request_timeout_seconds) == (8.0, 30.0)
+    assert (policy.connect_timeout_seconds, policy.request_timeout_seconds) == (8.0, 9.0)
     assert policy.request_timeout_seconds < policy.api_timeout_seconds < policy.staleness_seconds
 
 
@@ -27,8 +27,15 @@ def test_given_smaller_timeouts_or_none_when_raised_then_the_policy_stays(given:
 
 
 def test_given_a_setup_timeout_above_the_request_timeout_when_raised_then_both_agree() -> None:
-    policy = raised(Policy(), map_client_options({"socket.connection.setup.timeout.ms": "20000"}))
-    assert policy.connect_timeout_seconds == policy.request_timeout_seconds == 20.0
+    policy = raised(Policy(), map_client_options({"socket.connection.setup.timeout.ms": "9000"}))
+    assert policy.connect_timeout_seconds == policy.request_timeout_seconds == 9.0
+
+
+def test_given_timeouts_of_minutes_for_the_jvm_client_when_raised_then_discovery_waits_ten_seconds_at_most() -> None:
+    given = {"kafka.request.timeout.ms": "120000", "kafka.socket.connection.setup.timeout.ms": "60000"}
+    policy = raised(Policy(), map_client_options(given))
+    assert policy.connect_timeout_seconds == policy.request_timeout_seconds == 10.0
+    assert policy.api_timeout_seconds == 20.0
 
 
 def test_given_a_slow_leader_when_workers_read_it_then_every_answer_may_take_the_deadline() -> None:
