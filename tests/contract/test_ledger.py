@@ -1,6 +1,7 @@
 """What every ledger of cuts must do, whether it is a file or a topic on real brokers."""
 
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -309,3 +310,15 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_t
     with pytest.raises(StateError, match=f"start once more with sourceId={source_id} and cutLedger=kafka"):
         refuse({tp(0): 20})
     no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20})
+
+
+@pytest.mark.kafka
+def test_given_a_ledger_in_kafka_when_the_doctor_looks_then_it_says_how_many_dead_brokers_stop_cuts(
+    kafka_cluster: LocalKafka,
+) -> None:
+    bootstrap = kafka_cluster.bootstrap_servers
+    brokers = parse_bootstrap_servers(bootstrap)
+    KafkaLedger(CUT_LEDGER_TOPIC, "dau", properties={}, brokers=lambda: brokers).open()
+    said = CliRunner().invoke(app, ["doctor", "--bootstrap", bootstrap]).output
+    found = re.search(r"cut nothing once 2 brokers with a replica of (\S+ and )?__transaction_state are dead", said)
+    assert found is not None, said
