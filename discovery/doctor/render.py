@@ -63,6 +63,8 @@ def forecast_sentence(start: Forecast) -> str:
     if start.failure >= 1:
         return f"every start fails after {start.failed_after_seconds:.0f} s"
     delay = f"{start.delay_seconds:.1f} s longer on average" if start.delay_seconds >= 0.05 else "without delay"  # noqa: PLR2004
+    if start.failure == 0:
+        return f"every start comes up {delay}"
     return f"{percent(start.failure)} of all starts fail; the others come up {delay}"
 
 

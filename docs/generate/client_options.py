@@ -17,10 +17,10 @@ _STORES = """Files are read once, on the driver, when the query starts; workers 
 decides how it is read, whatever `type` says: PEM, PKCS12, or JKS and JCEKS (Java's `keytool` reads these). The names
 of librdkafka's own, `ssl.ca.location`, `ssl.certificate.location` and `ssl.key.location`, are paths on
 every host instead."""
-_SLOW = """`kafka.request.timeout.ms` and `kafka.socket.connection.setup.timeout.ms` also raise, to 10 s at most, and never
-lower what discovery itself waits for one answer (5 s) and for a connection with its first answer (2 s). A cluster of
-which *every* broker takes longer cannot start without: give both a little more than twice the time of an answer. One
-slow leader among others needs neither."""
+_SLOW = """`kafka.request.timeout.ms` and `kafka.socket.connection.setup.timeout.ms` also raise, and never lower, what
+discovery itself waits for one answer (5 s) and for a connection with its first answer (2 s): to 10 s at most. A cluster
+of which *every* broker takes longer cannot start without: give both a little more than twice the time of an answer.
+One slow leader among others needs neither."""
 _COMPOSED = {
     "default.api.timeout.ms": "how long a slow leader may take for an answer, 1000..3600000; 60000 by default",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule",

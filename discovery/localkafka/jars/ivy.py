@@ -144,7 +144,7 @@ def _downloaded(ivy_cache: Path) -> tuple[int, int]:
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
-        console.print(title, soft_wrap=True, highlight=False)
+        console.print(f"{title}: {total} files, about a minute", soft_wrap=True, highlight=False)
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeElapsedColumn()
     )  # fmt: skip
