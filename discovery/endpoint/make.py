@@ -5,11 +5,11 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
 
+from discovery.config.client.opened_stores import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.config.logs import bound, event_log
@@ -146,19 +146,26 @@ def brokers_feed(
 
 
 class KafkaProver:
-    """See `Prover`: proves by a metadata request through librdkafka, as the loop does. Holds no connection."""
+    """See `Prover`: proves by a metadata request through librdkafka, as the loop does. Holds no connection.
+
+    Each proof takes what the key and trust stores hold then; health checks take what the last proof took.
+    """
 
     def __init__(self, options: ClientOptions, policy: Policy) -> None:
         protocol = str(options.connection.get("security.protocol", "")).upper()
-        self._connection = options.connection if protocol in {"SSL", "SASL_SSL"} else None
+        self._is_tls = protocol in {"SSL", "SASL_SSL"}
+        self._options = options
+        self._tls: ssl.SSLContext | None = None
         self._vetter = LibrdkafkaVetter(options, policy)
         self._policy = policy
         self._resolver = Resolver()
 
-    @cached_property
+    @property
     def tls(self) -> ssl.SSLContext | None:
         """See `Prover.tls`."""
-        return None if self._connection is None else unverified(self._connection)
+        if self._is_tls and self._tls is None:
+            self._tls = unverified(self._options.connection)
+        return self._tls
 
     async def resolve(self, address: BrokerAddress) -> Resolved:
         """See `Prover.resolve`."""
@@ -180,7 +187,7 @@ class KafkaProver:
         asked: routers by SNI need it, and no login goes to who has not shown it. Where names are checked, the number
         must show it too.
         """
-        asked = BrokerAddress(*resolved.address) if self._connection is None else address
+        asked = address if self._is_tls else BrokerAddress(*resolved.address)
         outcome = await in_thread(lambda: self._vet(asked))
         if outcome is not None and outcome.tcp_only and exhausted():
             raise OSError(errno.EMFILE, OUT_OF)
@@ -190,10 +197,17 @@ class KafkaProver:
             return f"{outcome.failure.value}: {outcome.detail}"
         if outcome.cluster_id != cluster_id:
             return f"it belongs to cluster {outcome.cluster_id}, not to {cluster_id}"
-        if self._connection is not None and checks_names(self._connection):
-            limit = self._policy.connect_timeout_seconds
-            return await impostor(resolved, address.host, tls=verifying(self._connection), timeout_seconds=limit)
+        if self._is_tls:
+            return await self._shows_its_name(address, resolved)
         return None
+
+    async def _shows_its_name(self, address: BrokerAddress, resolved: Resolved) -> str | None:
+        connection = (await in_thread(lambda: fresh(self._options))).connection
+        self._tls = unverified(connection)
+        if not checks_names(connection):
+            return None
+        limit = self._policy.connect_timeout_seconds
+        return await impostor(resolved, address.host, tls=verifying(connection), timeout_seconds=limit)
 
     def _vet(self, address: BrokerAddress) -> ProbeOutcome | None:
         judged: list[ProbeOutcome] = []

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
+from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, ClusterId
 from discovery.core.policy import Policy
 from discovery.endpoint.health_check import certificate, is_answering
@@ -115,6 +117,34 @@ def test_given_a_broker_behind_tls_when_proved_then_it_is_asked_by_name_and_a_st
     if algorithm == "https":
         assert "is not made out to localhost" in str(why)
         assert listener.received == b""
+
+
+def test_given_another_authority_in_the_trust_store_when_proved_then_its_brokers_are_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discovery.config.client.opened_stores._CONTENTS_CHECK_SECONDS", 0.0)
+    before, after, store = trustme.CA(), trustme.CA(), tmp_path / "ca.pem"
+    before.cert_pem.write_to_path(store)
+    options = open_stores(map_client_options({"security.protocol": "SSL", "ssl.truststore.location": str(store)}))
+    prover, cluster_id = KafkaProver(options, Policy()), ClusterId("one")
+    # librdkafka's part: a listener without Kafka behind it proves no cluster.
+    monkeypatch.setattr(prover, "_vet", lambda address: ProbeOutcome(address=address, cluster_id=cluster_id))
+    listener = Stranger(before)
+    after.issue_cert("localhost").configure_cert(listener.context)
+
+    async def main() -> tuple[str | None, str | None]:
+        server = await asyncio.start_server(listener.talk, "127.0.0.1", 0, ssl=listener.context)
+        resolved = Resolved(socket.AF_INET, server.sockets[0].getsockname()[:2])
+        name = BrokerAddress("localhost", resolved.address[1])
+        refused = await prover.prove(name, resolved, cluster_id)
+        after.cert_pem.write_to_path(store)
+        proved = await prover.prove(name, resolved, cluster_id)
+        server.close()
+        return refused, proved
+
+    refused, proved = asyncio.run(main())
+    assert refused is not None
+    assert proved is None
 
 
 def test_given_a_plain_listener_when_proved_then_the_address_is_asked_that_clients_are_led_to() -> None:
