@@ -281,15 +281,16 @@ build/tools/usr/bin/kube-node: tests/stack/kube/main.go tests/stack/kube/go.mod 
 	  && for package in etcd-server_*.deb containernetworking-plugins_*.deb; do dpkg-deb -x "$$package" . ; done
 	cd tests/stack/kube && go build -ldflags '$(KUBE_FLAGS)' -o $(CURDIR)/$@ .
 
+build/tools/usr/bin/helm:
+	@mkdir -p $(@D)
+	GOBIN=$(CURDIR)/$(@D) go install helm.sh/helm/v3/cmd/helm@v3.18.4
+
 .PHONY: test-kubernetes
-test-kubernetes: setup build/tools/usr/bin/kube-node ## A Kubernetes node (built once, 10 minutes), our manifests and chart on it (root; 4 minutes)
+test-kubernetes: setup build/tools/usr/bin/kube-node build/tools/usr/bin/helm ## A Kubernetes node (built once, 16 minutes), our manifests and chart on it (root; 4 minutes)
 	$(BIN)/python -m pytest -ra tests/stack/test_kubernetes.py
 
 .PHONY: test-helm
-test-helm: setup ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
-	@mkdir -p build/tools/usr/bin
-	@command -v helm build/tools/usr/bin/helm >/dev/null \
-	  || GOBIN=$(CURDIR)/build/tools/usr/bin go install helm.sh/helm/v3/cmd/helm@v3.18.4
+test-helm: setup build/tools/usr/bin/helm ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
 	$(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
 
 .PHONY: compose-scale-in

@@ -321,6 +321,7 @@ class Service:
     async def _swap(self, fresh: "_Fresh") -> None:
         """Bring a configuration in as a whole: begin what is new, then replace, and undo both where a part fails."""
         new, changed = fresh.settings, fresh.changed
+        prover = await self._changed_prover(fresh)  # opens stores, which may fail
         begun = {name: self._new_hub(name, new) for name in changed if name not in self._hubs}
         replaced: list[Cluster] = []
         try:
@@ -335,7 +336,16 @@ class Service:
         except Exception:
             await self._undo(begun, replaced)
             raise
+        if self.endpoint is not None and prover is not None:
+            self.endpoint.use_prover(prover)
         await self._activate(fresh, {**self._hubs, **begun})
+
+    async def _changed_prover(self, fresh: "_Fresh") -> KafkaProver | None:
+        """Return what proves the endpoint's brokers under a new configuration; None where nothing of that changes."""
+        old, new = self.settings, fresh.settings
+        if self.endpoint is None or not (fresh.changed or (old.clusters, old.loop) != (new.clusters, new.loop)):
+            return None
+        return await in_thread(partial(self._prover, new))
 
     async def _activate(self, fresh: "_Fresh", hubs: dict[str, Hub]) -> None:
         """Show the new configuration in one step; only then end what it does not name."""
@@ -343,8 +353,6 @@ class Service:
         self._hubs = {name: hubs[name] for name in new.clusters}
         self.settings, self.opened = new, fresh.opened
         self.certificates, self._fingerprints = fresh.certificates, fresh.fingerprints
-        if self.endpoint is not None and (fresh.changed or (old.clusters, old.loop) != (new.clusters, new.loop)):
-            self.endpoint.use_prover(await in_thread(partial(self._prover, new)))
         self.registry.silence_seconds = new.silence_seconds
         for hub in self._hubs.values():
             hub.cluster.timeline.resize(new.events_max)

@@ -226,7 +226,7 @@ def test_given_a_private_authority_when_a_command_asks_the_service_then_it_is_an
 def test_given_helm_when_the_chart_is_installed_then_the_service_starts(kube: Node, tmp_path: Path) -> None:
     helm = find("helm")
     if helm is None:
-        pytest.skip("helm is not here: make test-helm brings it")
+        pytest.skip("helm is not here, though make test-kubernetes builds it")
     prepare(kube, "by-helm", tmp_path)
     chart = str(Path("deploy/helm/kafka-discovery").resolve())
     kube.run(helm, "install", "kafka-discovery", chart, "-n", "by-helm", "--set", "monitoring.enabled=true")

@@ -120,6 +120,39 @@ def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(
     assert getattr(written, "facts", {}) == {"clusters": ["a", "c"], "asked_by": "127.0.0.1"}
 
 
+def test_given_stores_that_break_while_a_configuration_comes_in_when_reloaded_then_nothing_of_it_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more: dict[str, Any] = {
+        "api": {"token_file": tmp_path / "token"},
+        "endpoint": {"enabled": True, "port": 0, "cluster": "a"},
+    }
+
+    async def story(one: Running) -> None:
+        one.service.open_endpoint()
+        before = one.service.settings
+        monkeypatch.setattr(one.service, "_prover", broken)
+        refused = await one.api.post("/-/reload")
+        assert (refused.status_code, refused.json()["error"]) == (409, "kept the old configuration: no such store")
+        assert one.service.settings is before
+        assert set(one.service.hubs) == {"a"}
+
+    def broken(_: Settings) -> Any:
+        raise ConfigError("no such store")
+
+    async def main() -> None:
+        (tmp_path / "token").write_text(TOKEN)
+        network = FakeNetwork()
+        FakeCluster(network)
+        after = Effective(settings=settings_of({"a": f"{A},more:1", "b": B}, tmp_path, **more), origins={})
+        before = settings_of({"a": A}, tmp_path, **more)
+        async with asyncio.timeout(60), running(network, before, reload_from=lambda: after) as one:
+            one.api.headers["Authorization"] = f"Bearer {TOKEN}"
+            await story(one)
+
+    asyncio.run(main())
+
+
 def test_given_a_configuration_that_needs_a_restart_or_none_at_all_when_reloaded_then_one_line_says_so(
     tmp_path: Path,
 ) -> None:
