@@ -132,8 +132,10 @@ _WANTED = {
     "configmap-sidecar": "",
 }
 _NO_SECRETS = (
-    r"{{- $secret := `(?im)^[ \t]*([^#\s][^\n]*)?"
-    r"""(password|passphrase|jaas\.config|oauthbearer\.config|keystore\.key|key\.pem|client\.secret)["']?[ \t]*=` }}
+    # The last ones are keys of tables of their own: [clusters.main.client.ssl.keystore] and then key = "…".
+    r"{{- $secret := `(?im)^[ \t]*(([^#\s][^\n]*)?"
+    r"(password|passphrase|jaas\.config|oauthbearer\.config|keystore\.key|key\.pem|client\.secret)"
+    r"""|["']?(key|pem))["']?[ \t]*=` }}
 {{- if or (regexMatch $secret .Values.config) (regexMatch $secret .Values.sidecarConfig) }}
 {{- fail "config: a credential would be in a ConfigMap; mount a Secret by extraVolumes, name it by <option>_file" }}
 {{- end }}

@@ -302,6 +302,8 @@ CREDENTIALS = [
     '"sasl.oauthbearer.assertion.private.key.passphrase" = "p"',
     'inline = { "client.id" = "a#b", "sasl.password" = "p" }',
     'password = "p"',
+    '[clusters.main.client.ssl.keystore]\nkey = "p"',
+    '[clusters.main.client.ssl.key]\npem = "p"',
 ]
 NO_CREDENTIALS = [
     '"sasl.jaas.config_file" = "/run/secrets/kafka/jaas"',
