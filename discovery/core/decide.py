@@ -243,7 +243,7 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
         _learn(turn, outcome.brokers)
         if not known.alive:
             _forgive(turn, outcome.address)
-        if everybody_was_dead and turn.state.client and turn.state.complaint:
+        if everybody_was_dead and turn.state.client and turn.state.metadata_failures:
             turn.rebuild(f"{outcome.address} answers again, the first one after an outage of all")
 
 

@@ -94,7 +94,7 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     interval_seconds = max(policy.interval_seconds, policy.idle_interval_seconds if idle else 0.0)
     alive = sum(known.alive for known in state.addresses.values())
     panic = alive < _ENOUGH_ALIVE
-    rest_seconds = policy.interval_seconds if alive else policy.topics_interval_seconds
+    rest_seconds = policy.interval_seconds if alive else min(policy.interval_seconds, policy.topics_interval_seconds)
     full: list[BrokerAddress] = []
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():

@@ -89,7 +89,7 @@ class Journal:
         """Return all entries of the name without becoming the holder; None where there are none.
 
         Raises:
-            StateError: Kafka did not answer in time.
+            StateError: Kafka did not answer in time, or refuses.
             ConfigError: librdkafka refuses a property.
 
         Runs: anywhere; blocks <= open_timeout_seconds.
@@ -100,8 +100,11 @@ class Journal:
         """Return the entries of all names, without becoming a holder; see `look`."""
         deadline = time.monotonic() + self._open_timeout_seconds
         found: defaultdict[str, _Kept] = defaultdict(_Kept)
-        if self._exists(self._known(self._admin(), deadline)):
-            self._read(None, deadline, begin=0, kept=found)
+        try:
+            if self._exists(self._known(self._admin(), deadline)):
+                self._read(None, deadline, begin=0, kept=found)
+        except KafkaException as error:
+            raise StateError(f"cutLedger: topic {self._topic} cannot be read: {error.args[0].str()}") from error
         return {name: kept.entries for name, kept in found.items()}
 
     def append(self, entries: Mapping[str, str | None]) -> None:

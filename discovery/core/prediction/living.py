@@ -1,6 +1,7 @@
 """Which addresses answer for one cluster, and which broker does: from what probes of them showed. Pure."""
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 from discovery.core.answers import ProbeOutcome
 from discovery.core.model import BrokerAddress, BrokerId, ClusterId, Verdict
@@ -29,11 +30,21 @@ def living(
     peers = [one for one in asked if conclude(one, pin=home, snapshot=None)[0] is Verdict.ALIVE]
     answering = [one for one in peers if not _is_removed(one, peers)]
     advertised = {broker.address: broker.broker_id for one in answering for broker in one.brokers}
-    ids = {one.endpoint: advertised[one.address] for one in answering if one.address in advertised}
-    ids.pop(None, None)
+    ids = _by_endpoint(answering, advertised)
     alive = {one.address: advertised.get(one.address, ids.get(one.endpoint)) for one in answering}
     alive |= {one.address: ids[one.endpoint] for one in outcomes if one.tcp_only and one.endpoint in ids}
     return alive, frozenset(one.address for one in outcomes if not one.tcp_only and one.address not in alive)
+
+
+def _by_endpoint(
+    answering: Collection[ProbeOutcome], advertised: Mapping[BrokerAddress, BrokerId]
+) -> dict[tuple[str, int] | None, BrokerId]:
+    """Return the broker behind each host and port; none where several share one, as behind a router by SNI."""
+    found: defaultdict[tuple[str, int] | None, set[BrokerId]] = defaultdict(set)
+    for one in answering:
+        if one.endpoint is not None and one.address in advertised:
+            found[one.endpoint].add(advertised[one.address])
+    return {endpoint: next(iter(ids)) for endpoint, ids in found.items() if len(ids) == 1}
 
 
 def _is_removed(one: ProbeOutcome, peers: Collection[ProbeOutcome]) -> bool:

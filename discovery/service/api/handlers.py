@@ -227,9 +227,9 @@ class Api:
 
     @route("DELETE", "/v1/consumers/{id}")
     async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
-        """Forget a consumer that unregisters, or, without an instance, its list too: it does not come back."""
+        """Forget a consumer that unregisters, and its list where it cannot come back: no instance, or no other name."""
         self._service.registry.drop(call.path("id"), query.instance)
-        if query.instance is None:
+        if query.instance in {None, call.path("id")}:
             for hub in self._service.hubs.values():
                 hub.cluster.reported.forget(call.path("id"))
         return Response(status_code=204)

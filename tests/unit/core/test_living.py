@@ -38,6 +38,13 @@ def test_given_brokers_and_other_names_when_probed_then_each_has_the_broker_that
     assert not dead
 
 
+def test_given_brokers_behind_one_router_when_other_names_answer_there_then_no_broker_is_known_for_them() -> None:
+    router = [probed(host, "10.0.0.9") for host in ("b1", "b4", "alias")]
+    alive, dead = living([*router, accepted("strange", "10.0.0.9")], HOME)
+    assert alive == {at("b1"): 1, at("b4"): 4, at("alias"): None}
+    assert not dead
+
+
 def test_given_one_that_only_accepted_when_no_broker_is_known_there_then_it_is_in_neither() -> None:
     outcomes = [probed("b1"), accepted("strange", "10.0.0.7"), accepted("not asked", None)]
     assert living(outcomes, HOME) == ({at("b1"): 1}, frozenset())

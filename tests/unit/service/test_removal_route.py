@@ -42,11 +42,13 @@ def test_given_a_broker_with_replicas_when_asked_then_it_is_not_safe_and_says_wh
 
 def test_given_a_job_that_is_down_when_asked_after_a_restart_then_its_list_counts_still(tmp_path: Path) -> None:
     async def report(one: Running, _: FakeCluster) -> None:
-        for name, own in (("down", {}), ("retired", {"bootstrap_servers": ["cluster-a-b3:9092"]})):
+        gone = {"bootstrap_servers": ["cluster-a-b3:9092"]}
+        for name, own in (("down", {}), ("retired", gone), ("h", gone)):
             body = {"instance": "h", "cluster": "main", "bootstrap_servers": ["cluster-a-b9:9092"], **own}
             described(await one.api.put(f"/v1/consumers/{name}", json=body))
         described(await one.api.delete("/v1/consumers/down?instance=h"))
         described(await one.api.delete("/v1/consumers/retired"))
+        described(await one.api.delete("/v1/consumers/h?instance=h"))  # without a name it cannot come back
 
     async def story(one: Running, cluster: FakeCluster) -> None:
         cluster.add_broker(9)

@@ -52,8 +52,10 @@ def left_behind_by(
     """
     cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
     offsets = {tp: r.end if (tp, r.start, r.end) in cut else r.start for tp, r in ranges.items()}
+    unknown = any(record.query is None for state in ledgers.values() for record in state.pending().values())
+    another = "; where the cut was another query's, give this one a stateDir of its own" if unknown else ""
     return tuple(
         f"{sentence}; remove offsets/{batch.number} from the checkpoint first where the cut was in an earlier batch: "
-        "it was planned without that ledger, and nothing of it was delivered"
+        f"it was planned without that ledger, and nothing of it was delivered{another}"
         for sentence in left_behind(offsets, ledgers, query=batch.query)
     )
