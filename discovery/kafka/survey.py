@@ -158,13 +158,15 @@ class _Survey:
     ) -> Generator[tuple[Gateway, MetadataAnswer], None, None]:
         """Ask brokers, each through a client that begins with it alone, and yield at most one answer of each.
 
-        A client that has heard of the other brokers may ask one of them; it says which.
+        A client that has heard of the other brokers may ask one of them; it says which. What failed is a doubt once
+        nobody is left to ask, and none where enough others answered before.
         """
+        failed: list[str] = []
         seen: set[BrokerId | BrokerAddress] = set()
         waiting = deque(alive)
         for _ in range(_TRIES):
             if not waiting or time.monotonic() > self.deadline:
-                return
+                break
             address = waiting.popleft()
             gateway = self.make((address,))
             try:
@@ -176,9 +178,10 @@ class _Survey:
                         seen.add(who)
                         yield gateway, answer
             except GatewayError as error:
-                self.doubts.append(f"{address}: {error.detail}.")
+                failed.append(f"{address}: {error.detail}.")
             finally:
                 threading.Thread(target=gateway.close, name="survey-close", daemon=True).start()
+        self.doubts += failed
 
 
 def _facts(

@@ -71,6 +71,22 @@ def test_given_clients_that_all_ask_the_same_broker_when_surveyed_then_nobody_ha
     assert verdict(facts, 4) is Safety.UNKNOWN
 
 
+def test_given_one_broker_that_fails_when_two_others_answer_alike_then_nothing_is_doubted() -> None:
+    cluster = cluster_of()
+    failed: list[BrokerAddress] = []
+
+    def make(bootstrap: Sequence[BrokerAddress]) -> FakeGateway:
+        if bootstrap[0] != cluster.addresses[1]:
+            return FakeGateway(cluster.network, tuple(bootstrap))
+        failed.append(bootstrap[0])
+        return FakeGateway(FakeNetwork(), tuple(bootstrap))
+
+    facts = ask(cluster, 4, make=make)
+    assert failed, "the first in order was asked"
+    assert facts.doubts == ()
+    assert verdict(facts, 4) is Safety.SAFE
+
+
 def test_given_a_single_broker_when_surveyed_then_no_second_one_has_to_confirm() -> None:
     cluster = FakeCluster(FakeNetwork(), brokers=1)
     assert ask(cluster, 9).doubts == ()
