@@ -187,7 +187,11 @@ def _look_in_kafka(options: SourceOptions, source_id: str, feed: PartitionFeed) 
     try:
         return _kafka_ledger(options, source_id, CUT_LEDGER_TOPIC, feed, _REACH_SECONDS).look()
     except (StateError, ConfigError) as error:
-        _log.warning("whether a cut of this sourceId waits in a ledger in Kafka is not known: %s", error)
+        _log.warning(
+            "whether a cut of sourceId %s waits in a ledger in Kafka (topic %s) is not known: %s; if its cutLedger was "
+            "kafka before, stop this query and start it again when that topic can be read",
+            source_id, CUT_LEDGER_TOPIC, error,
+        )  # fmt: skip
         return None
 
 
