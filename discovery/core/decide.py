@@ -217,7 +217,9 @@ def _on_end(turn: _Turn, ended: CallEnded) -> None:
         return
     if isinstance(answer, OffsetsAnswer) and isinstance(question, AskOffsets):
         _note_attempt(turn, question, answer)
-        answer = _limited(answer, question.partitions)
+        spoke, answer = bool(answer.offsets), _limited(answer, question.partitions)
+        if spoke and not answer.offsets:
+            return  # all of it is outdated, which is no silence
     _take(turn, answer)
 
 
@@ -473,6 +475,7 @@ def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
         leaders=partitions_by_leader(new, turn.state.interest),
         without_id=without_id(new, turn.state.topic_ids),
     )
+    turn.agenda.forget_leaders(turn.state.leaders)
     for topic in recreated_topics(old, new):
         _forget_topic(turn, topic)
     if new.topics.keys() - held.keys():

@@ -1,7 +1,7 @@
 """What the loop asks. A question under way says which parts of its answer still count, however late it comes."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -130,6 +130,12 @@ class Agenda:
             leaders=dict(self.leaders),
             took_seconds=dict(self.took_seconds),
         )
+
+    def forget_leaders(self, leading: Iterable[BrokerId]) -> None:
+        """Forget those that lead nothing any more and owe no answer."""
+        kept = {q.leader_id for q in self.calls.values() if isinstance(q, AskOffsets)}.union(leading)
+        self.leaders = {key: asked for key, asked in self.leaders.items() if key.leader_id in kept}
+        self.took_seconds = {leader: took for leader, took in self.took_seconds.items() if leader in kept}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

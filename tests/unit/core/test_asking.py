@@ -129,6 +129,16 @@ def test_given_a_late_answer_when_the_topic_was_recreated_then_it_does_not_count
     assert T0 not in again.offsets.offsets
 
 
+def test_given_an_outdated_answer_when_it_comes_then_its_leader_need_not_prove_itself() -> None:
+    state = run(settled(2, led_by(2, topic_id="a"))).state
+    name = under_way(state, AskOffsets)
+    again = run(state, answer(1, 2, topics=(led_by(2, topic_id="b"),)), now=0.5).state
+    before = again.addresses[address(2)]
+    again = run(again, CallEnded(name=name, client=1, answer=end(2, 7)), now=0.6).state
+    assert T0 not in again.offsets.offsets
+    assert again.addresses[address(2)].proved_at == before.proved_at is not None
+
+
 def test_given_an_answer_beside_a_foreign_one_when_taken_then_no_offset_of_the_batch_is_kept() -> None:
     state = run(settled(3, led_by(1)), end(1, 5)).state
     assert T0 in state.offsets.offsets
@@ -281,6 +291,18 @@ def test_given_a_slow_leader_when_it_is_quick_again_then_it_is_asked_as_all_othe
     question = state.agenda.calls[under_way(run(state, now=11.0).state, AskOffsets)]
     assert isinstance(question, AskOffsets)
     assert not question.patient
+
+
+def test_given_a_slow_leader_when_it_leads_no_more_then_it_is_forgotten_once_it_owes_no_answer() -> None:
+    state, name = asked_once()
+    state = answered(state, name, now=10.0, took=10.0, offset=7).state
+    patient = under_way(state, AskOffsets)
+    state = run(state, answer(1, 2, topics=(led_by(2),)), now=11.0).state
+    assert state.agenda.asked_patiently == {ONE}
+    state = answered(state, patient, now=20.0, took=10.0, offset=8).state
+    state = run(state, answer(1, 2, topics=(led_by(2, 2),)), now=21.0).state
+    assert not state.agenda.asked_patiently
+    assert {key.leader_id for key in state.agenda.leaders} == {TWO}
 
 
 def test_given_a_slow_leader_when_another_of_its_two_rhythms_asks_then_it_is_given_its_time_there_too() -> None:
