@@ -20,6 +20,7 @@ from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.feeds import current_topic_id
 from discovery.spark.source.options.cuts import CutOptions
 from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.planning.confirmation import Confirmation
 from discovery.spark.source.planning.planner import Planner
 from discovery.spark.source.status import status_of
 from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
@@ -46,7 +47,14 @@ class Run:
         self.cuts = Cuts(self.coordinator, self.server, CutOptions(host="127.0.0.1"))
         self.cuts.open()
         given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "startingOffsets": "earliest", **options}
-        self.planner = Planner(self.feed, parse_options(given), self.feed.clock, cuts=self.cuts)
+        self.aside: list[Callable[[], None]] | None = None
+        """What waits to be asked beside planning; None: it is asked at once."""
+        confirmation = Confirmation(
+            self.feed.refresh, lambda work: work() if self.aside is None else self.aside.append(work)
+        )
+        self.planner = Planner(
+            self.feed, parse_options(given), self.feed.clock, cuts=self.cuts, confirmation=confirmation
+        )
 
     def latest(self, start: Mapping[str, Any], max_rows: int | None = None) -> Any:
         return self.planner.latest_offsets(start, max_rows)
@@ -96,6 +104,46 @@ def start_run(tmp_path: Path) -> Iterator[StartRun]:
     yield start
     for run in runs:
         run.cuts.close()
+
+
+def test_given_a_cut_when_nobody_answers_whether_it_reaches_as_far_then_the_others_are_read(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    run.aside = []
+    end = run.first_batch()
+    run.cut(0, 3)
+    run.feed.show_partitions({tp(0): partition_view(0, 30), tp(1): partition_view(0, 15)})
+    back = run.latest(end)
+    run.feed.show_partitions({tp(0): partition_view(0, 30), tp(1): partition_view(0, 16)})
+    run.ranges(end, back)
+    assert run.latest(back) == {"t": {"0": 3, "1": 16}}
+    run.feed.clock.advance(60.0)
+    run.feed.show_partitions({tp(0): partition_view(0, 30), tp(1): partition_view(0, 17)})
+    assert run.latest(back) == {"t": {"0": 3, "1": 17}}
+    (question,) = run.aside
+    question()
+    run.feed.clock.advance(0.2)
+    assert run.latest(back) == {"t": {"0": 30, "1": 17}}
+
+
+def test_given_a_cut_when_it_is_parked_before_the_answer_is_seen_then_it_waits_for_another(start_run: StartRun) -> None:
+    run = start_run()
+    run.aside = []
+    end = run.first_batch()
+    run.cut(0, 3)
+    back = run.latest(end)
+    run.ranges(end, back)
+    run.latest(back)
+    run.aside.pop()()
+    run.feed.show_partitions({tp(0): partition_view(0, 30, parked_reason="it is silent"), tp(1): partition_view(0, 12)})
+    assert run.latest(back) == {"t": {"0": 3, "1": 12}}
+    run.feed.clock.advance(1.0)
+    run.feed.show_partitions({tp(0): partition_view(0, 30), tp(1): partition_view(0, 12)})
+    assert run.latest(back) == {"t": {"0": 3, "1": 12}}
+    run.aside.pop()()
+    run.feed.clock.advance(0.2)
+    assert run.latest(back) == {"t": {"0": 30, "1": 12}}
 
 
 def test_given_a_cut_when_the_next_batches_are_planned_then_it_goes_back_and_is_read_on(start_run: StartRun) -> None:

@@ -18,6 +18,7 @@ from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.beginning import begin
 from discovery.spark.source.planning.bounded import Target, longest_wait_seconds, why_unread
+from discovery.spark.source.planning.confirmation import Confirmation
 from discovery.spark.source.planning.guard import Judgement, LossGuard, judge
 from discovery.spark.source.planning.offsets import COMMITTED, Offsets, OffsetsJson, Remembered, to_json
 from discovery.spark.source.planning.pace import Pace
@@ -41,6 +42,7 @@ _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
 _UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
+_SOON_OVER = frozenset({ID_ASKED, _UNCONFIRMED})
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -56,6 +58,7 @@ class Planner:
         cuts: Cuts | None = None,
         ids: TopicIdStore | None = None,
         refuse_start: Callable[[Offsets], None] | None = None,
+        confirmation: Confirmation | None = None,
     ) -> None:
         """Plan over a feed that was started.
 
@@ -67,6 +70,7 @@ class Planner:
             ids: Keeps the topic ids of a named source; None: nobody.
             refuse_start: Looks once at the offsets from which a checkpoint goes on, and raises where they would lose
                 records; None: nobody.
+            confirmation: Asks about cut partitions beside planning; on a thread if None.
         """
         self.feed = feed
         self.options = options
@@ -92,6 +96,7 @@ class Planner:
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
+        self._confirmation = confirmation or Confirmation(feed.refresh)
         commits = options.commit_offsets and options.group
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
@@ -390,17 +395,22 @@ class Planner:
         return made.end
 
     def _judge(self, start: Offsets, view: FeedView, cut_ends: Offsets) -> tuple[FeedView, Judgement]:
-        """Look for lost records, and ask Kafka again before one is believed."""
+        """Look for lost records, and ask Kafka again before one is believed, or a cut partition is read on."""
         now = self._clock.monotonic()
         guard, judged = judge(self.state.guard, start, view, self.options, now=now, cut_ends=cut_ends)
-        if judged.ask_seconds is not None:
+        fresh = None
+        if judged.seems_lost and judged.ask_seconds is not None:
             try:
-                view = self.feed.refresh(judged.ask_seconds)
+                fresh = self.feed.refresh(judged.ask_seconds)
             except KafkaUnreachableError as error:
-                if judged.seems_lost:
-                    _log.warning("records seem lost, but nobody can confirm it now: %s", error)
-            else:
-                guard, judged = judge(guard, start, view, self.options, now=now, cut_ends=cut_ends, is_fresh=True)
+                _log.warning("records seem lost, but nobody can confirm it now: %s", error)
+        else:
+            if judged.ask_seconds is not None:
+                self._confirmation.ask(judged.unsure, judged.ask_seconds)
+            fresh = self._confirmation.seen(judged.unsure, view)
+        if fresh is not None:
+            view = fresh
+            guard, judged = judge(guard, start, view, self.options, now=now, cut_ends=cut_ends, is_fresh=True)
         for text in judged.accepted:
             _log.warning("data loss accepted %s", text)
         self._keep(guard)
@@ -411,7 +421,7 @@ class Planner:
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
         now, (known, after) = self._clock.monotonic(), self._said_parked
-        parked = {tp: why for tp, why in parked.items() if why != ID_ASKED or tp in known}
+        parked = {tp: why for tp, why in parked.items() if why not in _SOON_OVER or tp in known}
         if parked.keys() == known or now < after:
             return
         self._said_parked = frozenset(parked), now + _SAY_PARKED_SECONDS
