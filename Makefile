@@ -262,6 +262,10 @@ chaos-source: setup ## Twenty rounds: two of six brokers and a worker, an execut
 bench-stall: setup ## How long a query stands still when two of six brokers are killed, 20 rounds (40 minutes)
 	$(BIN)/python -m benchmarks.stall
 
+.PHONY: bench-outage
+bench-outage: setup ## How soon each partition is read again after an outage of all brokers, 20 rounds (40 minutes)
+	$(BIN)/python -m benchmarks.outage
+
 .PHONY: test-compose
 test-compose: setup tools ## The compose stack comes up for real in an engine of its own (root, docker.io, mmdebstrap; 7 minutes)
 	$(BIN)/python -m pytest -s -ra tests/stack/test_compose.py
