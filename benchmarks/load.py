@@ -27,6 +27,7 @@ def main(bootstrap: str, topic: str, partitions: int, rows_per_second: float) ->
             "bootstrap.servers": bootstrap,
             "linger.ms": 5,
             "topic.metadata.refresh.interval.ms": 500,
+            "reconnect.backoff.max.ms": 100,
             "log_level": 0,
         }
     )

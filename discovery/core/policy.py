@@ -25,7 +25,7 @@ class Policy:
     interval_seconds: float = 1.0
     """All brokers and vetting."""
     idle_interval_seconds: float = 1.0
-    """The same of checks whether a living address accepts connections, while nobody reads; at least `interval`."""
+    """The same of checks whether a living address accepts connections, while nobody reads what it leads."""
     topics_interval_seconds: float = 0.3
     """Metadata of followed topics."""
     offsets_interval_seconds: float = 0.2

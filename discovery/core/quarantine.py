@@ -89,9 +89,11 @@ def revived(known: AddressState, *, now: float) -> AddressState:
 def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     """Choose whom to ask now; the caller leaves out those it is still asking. `idle`: nobody reads.
 
+    Living brokers that lead nothing that is followed are knocked at as seldom as all are while nobody reads.
+
     Runs: anywhere (pure); O(addresses).
     """
-    interval_seconds = max(policy.interval_seconds, policy.idle_interval_seconds if idle else 0.0)
+    seldom_seconds = max(policy.interval_seconds, policy.idle_interval_seconds)
     alive = sum(known.alive for known in state.addresses.values())
     panic = alive < _ENOUGH_ALIVE
     rest_seconds = policy.interval_seconds if alive else min(policy.interval_seconds, policy.topics_interval_seconds)
@@ -104,7 +106,9 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
-        elif now - known.asked_at >= interval_seconds:
+        elif now - known.asked_at >= (
+            seldom_seconds if idle or address not in state.leading else policy.interval_seconds
+        ):
             connect.append(address)
     return Due(full=tuple(full), connect=tuple(connect))
 

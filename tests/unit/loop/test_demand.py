@@ -141,13 +141,11 @@ def test_given_a_reader_with_a_slow_trigger_when_it_plans_then_each_leader_was_a
     assert counted[key] <= 2 * (20 + 3), "two leaders, once per plan, and now and then for lag"
 
 
-@pytest.mark.parametrize(("gap_seconds", "of_leader", "of_others"), [(0.2, 5, 62), (5.0, 16, 16), (20.0, 10, 10)])
+@pytest.mark.parametrize(("gap_seconds", "at_most"), [(0.2, 8), (1.0, 8), (5.0, 16), (20.0, 10)])
 def test_given_a_reader_when_nothing_happens_then_brokers_are_connected_to_as_often_as_its_trigger_needs(
-    gap_seconds: float, of_leader: int, of_others: int
+    gap_seconds: float, at_most: int
 ) -> None:
-    leader, *others = _connections_per_minute(gap_seconds)
-    assert leader <= of_leader, "one that answers for the plans is known to live"
-    assert max(others) <= of_others
+    assert max(_connections_per_minute(gap_seconds)) <= at_most, "of the leader, which answers for the plans, too"
 
 
 def _connections_per_minute(gap_seconds: float) -> list[float]:

@@ -174,6 +174,7 @@ def test_given_a_cut_when_the_driver_starts_again_then_it_is_still_known_and_goe
     second.close()
     third, _ = opened(tmp_path)
     assert third.pending() == {}
+    assert not third.is_rewind(tp(0), 20, 9), "it has been read on"
     third.close()
 
 

@@ -316,7 +316,8 @@ def test_given_a_service_when_parsed_then_its_address_cluster_and_token_are_kept
 
 def test_given_client_timeouts_when_a_loop_is_made_then_it_waits_as_long_for_an_answer() -> None:
     given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.request.timeout.ms": "9000"}
-    feed = embedded_feed(parse_options(given))
+    feed = embedded_feed(parse_options({**given, "kafka.default.api.timeout.ms": "90000"}))
+    assert feed._policy.offsets_deadline_seconds == 90.0  # type: ignore[attr-defined]
     assert feed._policy.request_timeout_seconds == 9.0  # type: ignore[attr-defined]
     assert feed._policy.connect_timeout_seconds == 2.0  # type: ignore[attr-defined]
 

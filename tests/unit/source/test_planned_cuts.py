@@ -127,6 +127,63 @@ def test_given_a_cut_when_nobody_answers_whether_it_reaches_as_far_then_the_othe
     assert run.latest(back) == {"t": {"0": 30, "1": 17}}
 
 
+@pytest.mark.parametrize("trigger_seconds", [0.2, 1.0, 10.0, 600.0])
+def test_given_a_cut_when_the_answer_is_there_at_the_next_look_then_it_is_read_on_however_late_that_is(
+    start_run: StartRun, trigger_seconds: float
+) -> None:
+    run = start_run()
+    run.aside = []
+    end = run.first_batch()
+    run.cut(0, 3)
+    back = run.latest(end)
+    run.ranges(end, back)
+    assert run.latest(back) == back
+    run.aside.pop()()
+    run.feed.clock.advance(trigger_seconds)
+    run.feed.show_partitions(TWO)
+    assert run.latest(back) == {"t": {"0": 10, "1": 10}}
+
+
+def test_given_an_answer_nobody_took_when_the_partition_is_cut_again_then_it_does_not_count(
+    start_run: StartRun,
+) -> None:
+    run = start_run(failOnDataLoss="false")
+    run.aside = []
+    end = run.first_batch()
+    run.cut(0, 3)
+    back = run.latest(end)
+    run.ranges(end, back)
+    run.latest(back)
+    first = run.aside.pop()
+    first()
+    run.feed.show_partitions({tp(0): partition_view(0, 5), tp(1): partition_view(0, 10)})
+    run.feed.clock.advance(1.0)
+    on = run.latest(back)
+    assert on == {"t": {"0": 5, "1": 10}}, "what is lost is asked for at once"
+    run.ranges(back, on)
+    run.cut(0, 4)
+    again = run.latest(on)
+    run.ranges(on, again)
+    assert run.latest(again) == {"t": {"0": 4, "1": 10}}
+    assert len(run.aside) == 1
+
+
+@pytest.mark.parametrize("one_batch", [False, True])
+def test_given_a_cut_when_a_bounded_run_plans_then_it_waits_for_the_answer(
+    start_run: StartRun, *, one_batch: bool
+) -> None:
+    first = start_run()
+    end = first.first_batch()
+    first.cut(0, 3)
+    back = first.latest(end)
+    first.ranges(end, back)
+    run = start_run()
+    run.aside = []
+    run.planner.fix_target(one_batch=one_batch)
+    assert run.latest(back) == {"t": {"0": 10, "1": 10}}
+    assert run.aside == []
+
+
 def test_given_a_cut_when_it_is_parked_before_the_answer_is_seen_then_it_waits_for_another(start_run: StartRun) -> None:
     run = start_run()
     run.aside = []

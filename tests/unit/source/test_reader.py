@@ -120,6 +120,7 @@ def test_given_a_plan_when_cut_into_tasks_then_each_carries_ranges_brokers_and_s
     copied = pickle.loads(pickle.dumps(task))  # noqa: S301
     assert [str(address) for address in copied.brokers] == ["b1:9092"]
     assert copied.settings.include_headers
+    assert copied.settings.stall_seconds == 120.0, "the default of stallTimeout"
     assert copied.settings.client_options["isolation.level"] == "read_uncommitted"
     assert reader.partitions(START, START) == []
 

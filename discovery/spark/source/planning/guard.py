@@ -146,7 +146,7 @@ def judge(
     if not losses and not _readable(cut_ends, view):
         return guard, Judgement(unsure=unsure, settled=True)
     if now < guard.confirm_after:
-        return guard, Judgement(unsure=unsure)
+        return guard, Judgement(unsure=unsure, seems_lost=bool(losses))
     again, ask = (_CONFIRM_AGAIN_SECONDS, _CONFIRM_SECONDS) if losses else (_READABLE_AGAIN_SECONDS,) * 2
     slowest = max((p.answer_seconds for tp in unsure if (p := view.partitions.get(tp)) is not None), default=0.0)
     ask = max(ask, min(_ANSWERS * slowest, _LONGEST_CONFIRM_SECONDS))

@@ -42,7 +42,6 @@ _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
 _UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
-_SOON_OVER = frozenset({ID_ASKED, _UNCONFIRMED})
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -398,17 +397,7 @@ class Planner:
         """Look for lost records, and ask Kafka again before one is believed, or a cut partition is read on."""
         now = self._clock.monotonic()
         guard, judged = judge(self.state.guard, start, view, self.options, now=now, cut_ends=cut_ends)
-        fresh = None
-        if judged.seems_lost and judged.ask_seconds is not None:
-            try:
-                fresh = self.feed.refresh(judged.ask_seconds)
-            except KafkaUnreachableError as error:
-                _log.warning("records seem lost, but nobody can confirm it now: %s", error)
-        else:
-            if judged.ask_seconds is not None:
-                self._confirmation.ask(judged.unsure, judged.ask_seconds)
-            fresh = self._confirmation.seen(judged.unsure, view)
-        if fresh is not None:
+        if (fresh := self._fresh(judged, view, cut_ends)) is not None:
             view = fresh
             guard, judged = judge(guard, start, view, self.options, now=now, cut_ends=cut_ends, is_fresh=True)
         for text in judged.accepted:
@@ -416,12 +405,29 @@ class Planner:
         self._keep(guard)
         return view, judged
 
+    def _fresh(self, judged: Judgement, view: FeedView, cut_ends: Offsets) -> FeedView | None:
+        """Return the view with a fresh answer in it; only lost records, and bounded runs, are waited for."""
+        if not judged.seems_lost and self.state.target is None:
+            fresh = self._confirmation.seen(cut_ends, view)
+            if fresh is None and judged.ask_seconds is not None:
+                self._confirmation.ask(cut_ends, judged.ask_seconds)
+                fresh = self._confirmation.seen(cut_ends, view)
+            return fresh
+        if judged.ask_seconds is None:
+            return None
+        try:
+            return self.feed.refresh(judged.ask_seconds)
+        except KafkaUnreachableError as error:
+            if judged.seems_lost:
+                _log.warning("records seem lost, but nobody can confirm it now: %s", error)
+            return None
+
     def _parse(self, start: Mapping[str, Any]) -> Offsets:
         return self._parsed.offsets(start, what=CHECKPOINT)
 
     def _say_parked(self, parked: Mapping[TopicPartition, str]) -> None:
         now, (known, after) = self._clock.monotonic(), self._said_parked
-        parked = {tp: why for tp, why in parked.items() if why not in _SOON_OVER or tp in known}
+        parked = {tp: why for tp, why in parked.items() if why != ID_ASKED or tp in known}
         if parked.keys() == known or now < after:
             return
         self._said_parked = frozenset(parked), now + _SAY_PARKED_SECONDS

@@ -1,0 +1,53 @@
+"""A question about cut partitions, asked beside planning on a real thread."""
+
+import threading
+
+import pytest
+
+from discovery.core.errors import StateError
+from discovery.feed.base import FeedView
+from discovery.spark.source.planning.confirmation import Confirmation
+from tests.support.fakes.feed import partition_view, tp, view_of
+from tests.support.helpers import eventually
+
+CUT = {tp(0): 10}
+VIEW = view_of({tp(0): partition_view(0, 5), tp(1): partition_view(0, 5)})
+ANSWER = view_of({tp(0): partition_view(0, 12), tp(1): partition_view(0, 3)})
+
+
+def test_given_a_leader_that_answers_at_once_when_asked_then_the_same_look_sees_it_and_no_other_row() -> None:
+    confirmation = Confirmation(lambda _: ANSWER)
+    confirmation.ask(CUT, 1.0)
+    seen = confirmation.seen(CUT, VIEW)
+    assert seen is not None
+    assert seen.partitions == {tp(0): partition_view(0, 12), tp(1): partition_view(0, 5)}
+    assert confirmation.seen(CUT, VIEW) is None, "once"
+
+
+def test_given_nobody_who_answers_when_asked_then_looks_go_on_and_one_question_is_under_way() -> None:
+    released, asked = threading.Event(), []
+
+    def refresh(seconds: float) -> FeedView:
+        asked.append(seconds)
+        released.wait(30)
+        return ANSWER
+
+    confirmation = Confirmation(refresh)
+    try:
+        confirmation.ask(CUT, 1.0)
+        confirmation.ask(CUT, 2.0)
+        assert confirmation.seen(CUT, VIEW) is None
+    finally:
+        released.set()
+    eventually(lambda: confirmation.seen(CUT, VIEW) is not None, 10)
+    assert asked == [1.0]
+
+
+def test_given_a_feed_that_cannot_go_on_when_asked_then_the_next_look_says_so() -> None:
+    def refresh(_: float) -> FeedView:
+        raise StateError("another process holds the state")
+
+    confirmation = Confirmation(refresh)
+    confirmation.ask(CUT, 1.0)
+    with pytest.raises(StateError, match="another process"):
+        eventually(lambda: confirmation.seen(CUT, VIEW) is not None, 10)
