@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from discovery.config.client.options import ClientOptions
+from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import DiscoveryError
+from discovery.core.model import parse_bootstrap_servers
+from discovery.core.policy import Policy
+from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.batch import KafkaDiscoveryReader
@@ -59,6 +64,21 @@ def test_given_a_leader_that_answers_no_fetch_when_read_at_once_then_the_task_fa
         assert f"{topic_name}-0 at offset 0 of 5 (broker {leader})" in str(error.value)
 
 
+def test_given_brokers_that_take_most_of_a_second_for_each_answer_when_vetted_then_they_are_alive(
+    three_brokers: LocalKafka,
+) -> None:
+    addresses = {number: three_brokers.address(number) for number in three_brokers.broker_ids}
+    with KafkaProxy(addresses) as proxy:
+        proxy.slow = dict.fromkeys(addresses, 0.7)
+        listed = parse_bootstrap_servers(proxy.bootstrap_servers)
+        outcomes: list[ProbeOutcome] = []
+        LibrdkafkaVetter(ClientOptions(), Policy()).vet(
+            listed, connect_timeout_seconds=2.0, request_timeout_seconds=5.0, full=listed, on_outcome=outcomes.append
+        )
+        eventually(lambda: len(outcomes) == len(listed), 15)
+        assert {outcome.address: outcome.failure for outcome in outcomes} == dict.fromkeys(listed)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_given_a_cluster_that_is_slow_as_a_whole_when_two_options_say_so_then_a_source_starts(
@@ -67,7 +87,7 @@ def test_given_a_cluster_that_is_slow_as_a_whole_when_two_options_say_so_then_a_
     three_brokers.create_topic(topic_name, assignment=[[1], [SLOW], [3]])
     addresses = {number: three_brokers.address(number) for number in three_brokers.broker_ids}
     with KafkaProxy(addresses) as proxy:
-        proxy.slow = dict.fromkeys(addresses, 3.0)
+        proxy.slow = dict.fromkeys(addresses, 2.0)  # four of them make up a first answer
         options = {
             "kafka.bootstrap.servers": proxy.bootstrap_servers,
             "kafka.request.timeout.ms": "10000",

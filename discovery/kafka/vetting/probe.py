@@ -18,8 +18,6 @@ from discovery.kafka.vetting.tls import explain_tls, is_certain
 
 _FIRST_SLICE_SECONDS = 0.1
 """How long one wait inside librdkafka lasts before we look whether the connection failed; doubled each time."""
-
-
 _LAST_SLICE_SECONDS = 0.4
 _SNIFF_SECONDS = 0.5
 _LOGIN_FIRST = (
@@ -110,7 +108,8 @@ def _ask(
         failed = _conclude(symptoms, endpoint, properties, left=left)
         if failed is not None:
             return failed
-        wait = min(2 * wait, _LAST_SLICE_SECONDS)
+        # Each wait for metadata is a request of its own, so a slow broker needs a longer one; its id came by itself.
+        wait = 2 * wait if own_id else min(2 * wait, _LAST_SLICE_SECONDS)
     return Probed(
         failure=Verdict.SILENT, detail=f"accepted a connection, but no answer within {timeout_seconds:g} s: {last}"
     )
