@@ -489,8 +489,9 @@ def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_stil
     assert sink.visible() == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["of this program", "of an earlier program"])
 def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_again_then_it_goes_on(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
     sink.confirm(sink.write(0, ["a"]))
     ledger = SinkLedger(sink.plan())
@@ -505,7 +506,8 @@ def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_
             sink.plan()
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
-    assert control.is_closed
+    assert (control.is_closed, control.wall_seconds) == (True, 0)
+    ledger.write_control(replace(control, is_recorded=is_recorded), timeout_seconds=SECONDS)
     sink.confirm(sink.write(1, ["b"]))
     assert sink.visible() == ["a", "b"]
 
