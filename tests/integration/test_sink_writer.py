@@ -15,7 +15,14 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
 from discovery.cli.app import app
-from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
+from discovery.core.errors import (
+    ConfigError,
+    KafkaUnreachableError,
+    SinkRefusedError,
+    StateError,
+    TransactionError,
+    TransactionRefusedError,
+)
 from discovery.core.model import BrokerAddress
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Transaction
@@ -26,6 +33,7 @@ from discovery.spark.sink import ledger as ledgers
 from discovery.spark.sink import operator as operate
 from discovery.spark.sink.ledger import SinkLedger, commit_marker, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
+from discovery.spark.sink.options import NAMED_TOPIC
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.writer import LaneWriter, Outcome
@@ -363,6 +371,26 @@ def test_given_dead_letters_when_a_column_names_what_is_not_there_then_they_fit_
     ]
     assert reasons[2]["value_bytes"] == 1_200_000
     assert reasons[2]["value_sha256"] == hashlib.sha256(large.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("more", [{}, {"topic": "", NAMED_TOPIC: "{}"}], ids=["option", "option of a job"])
+def test_given_the_topic_of_an_option_when_it_is_deleted_under_the_sink_then_nothing_becomes_a_dead_letter(
+    sink: Sink, more: dict[str, str]
+) -> None:
+    dead = f"{sink.topic}-dead"
+    sink.cluster.create_topic(dead, partitions=1, replication_factor=3)
+    sink.more = {name: value.format(sink.topic) for name, value in more.items()} | {
+        "onBadRecord": "dead-letter",
+        "deadLetterTopic": dead,
+    }
+    plan, given = sink.plan(), [("a", sink.topic, None), ("b", sink.topic, 0)]
+    sink.cluster.delete_topic(sink.topic)
+    for record in given:
+        with pytest.raises(TransactionRefusedError, match=f"topic {sink.topic} does not exist"):
+            sink.writer(0, plan=plan).write(iter([rows(record)]))
+    sink.cluster.create_topic(sink.topic, partitions=3, replication_factor=3)
+    sink.confirm(sink.writer(0, plan=plan).write(iter([rows(*given)])))
+    assert (sink.visible(), committed_values(sink.cluster.bootstrap_servers, dead)) == (["a", "b"], [])
 
 
 def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the_error_says_so(sink: Sink) -> None:

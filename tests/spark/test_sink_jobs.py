@@ -149,3 +149,19 @@ def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_de
     letters = sorted((row["reason"], row["bytes"], row["sha256"]) for row in found if "reason" in row)
     assert letters == [("not JSON", len(text), sha256(text.encode()).hexdigest()) for text in ("{oops", LARGE)]
     assert len(found) == 3
+
+
+def test_given_an_output_topic_deleted_under_a_job_when_it_counts_then_it_fails_and_its_totals_are_no_dead_letters(
+    session: SparkSession, topics: Topics
+) -> None:
+    options = ip_visits.parse_arguments(topics.arguments("--dead-letter-topic", topics.dead))
+    topics.put(visit("10.0.0.1"))
+    finish(ip_visits.start_query(session, options))
+    topics.cluster.delete_topic(topics.target)
+    topics.put(visit("10.0.0.1"))
+    with pytest.raises(StreamingQueryException, match=f"topic {topics.target} does not exist"):
+        finish(ip_visits.start_query(session, options))
+    topics.cluster.create_topic(topics.target, partitions=1, replication_factor=3)
+    finish(ip_visits.start_query(session, options))
+    assert [json.loads(found)["visits"] for found in topics.found()] == [2]
+    assert topics.dead_letters() == []
