@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from discovery.core.errors import SinkRefusedError
+from discovery.core.errors import SinkRefusedError, TransactionError, TransactionTimeoutError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.plural import counted
 from discovery.spark.sink.columns import Record
@@ -120,7 +120,10 @@ class Targets:
         from discovery.kafka.topics import TopicAdmin  # noqa: PLC0415 - only tasks need it, and few of them
 
         self._admin = self._admin or TopicAdmin(self._plan.access)
-        shape = self._admin.shape(topic, timeout_seconds=_ANSWER_SECONDS)
+        try:
+            shape = self._admin.shape(topic, timeout_seconds=_ANSWER_SECONDS)
+        except TransactionTimeoutError as error:
+            raise TransactionError(str(error)) from error  # this limit is not the user's
         if shape is None:
             return Target(0, DEFAULT_LARGEST_BYTES)
         limits = self._admin.largest_records([topic], timeout_seconds=_ANSWER_SECONDS)
