@@ -286,6 +286,16 @@ def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_kee
     assert sink.visible() == ["a", "b"]
 
 
+def test_given_a_checkpoint_one_batch_older_when_it_plans_the_last_batch_otherwise_then_it_is_refused(
+    sink: Sink,
+) -> None:
+    for batch_id in (0, 1):
+        sink.confirm(sink.write(batch_id, [str(batch_id)]))
+    with pytest.raises(SinkRefusedError, match=r"batch 1 is committed with 1 record, its replay has 2: .* older copy"):
+        sink.write(1, ["1", "2"])
+    assert sink.visible() == ["0", "1"]
+
+
 def test_given_a_batch_that_failed_for_want_of_lanes_when_written_with_them_then_nothing_is_lost_in_silence(
     sink: Sink,
 ) -> None:

@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from itertools import chain
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from discovery.core.model import TopicName
@@ -17,6 +18,7 @@ from discovery.kafka.transactions import GroupNotes, Note
 from discovery.spark.jobs.outputs import KafkaOutput
 from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.options import BY_OFFSET, parse_options
+from discovery.spark.sink.pipeline import SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from spark_jobs import copy_topic as copy
 from spark_jobs import dau, ip_visits
@@ -51,6 +53,20 @@ def test_given_an_exception_after_seven_events_when_restarted_even_without_its_c
     topics.put("last")
     finish(copy.start_query(session, options))
     assert topics.found() == [*events[:11], "later", "last"]
+
+
+def test_given_a_number_to_fail_after_when_records_come_in_batches_then_so_many_pass(session: SparkSession) -> None:
+    named = {"--bootstrap-servers": "b1:9092", "--topic": "a", "--output-topic": "b", "--checkpoint": "/ck"}
+    transform = copy.transformed(copy.parse_arguments([*chain(*named.items()), "--fail-after", "7"]))
+
+    def passed(rows: int) -> int:
+        numbers = session.range(rows)
+        columns = ("'v' AS value", "null AS headers", f"0 AS {SOURCE_PARTITION}", f"id AS {SOURCE_OFFSET}")
+        return len(transform(numbers.selectExpr(*columns)).collect())
+
+    assert passed(5) + passed(2) == 7
+    with pytest.raises(PySparkException, match="--fail-after 7: broke down on purpose"):
+        passed(1)
 
 
 def test_given_a_copy_of_an_earlier_program_when_a_partition_of_a_later_batch_has_no_offset_then_none_is_copied(
