@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
+from discovery.core.errors import ConfigError, SinkRefusedError, TransactionError
 from discovery.core.plural import counted
 from discovery.kafka.transactions import Transaction
 from discovery.spark.sink import hooks
@@ -39,7 +39,7 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.ledger import SinkLedger, batch_bytes, forget_ledgers, naming_limit, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, batch_bytes, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets, size_of
@@ -113,12 +113,8 @@ class LaneWriter:
 
         Runs: a Spark worker, once per task; blocks for the batch and <= 2 x `transactionTimeout`.
         """
-        try:
-            with naming_limit(self._plan.options):
-                return self._write(batches)
-        except DiscoveryError:
-            forget_ledgers()
-            raise
+        with naming_limit(self._plan.options):
+            return self._write(batches)
 
     def _write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         lane = self._attempt.lane
@@ -363,7 +359,7 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
     if len({(report.query_id, report.batch_id) for report in reports}) != 1:
         raise TransactionError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
     query_id, batch_id = reports[0].query_id, reports[0].batch_id
-    control = ledger.connect().control(timeout_seconds=timeout_seconds)
+    control = ledger.control(timeout_seconds=timeout_seconds)
     if control is not None and control.is_closed:
         raise TransactionError(f"{sink}: batch {batch_id}: a start is changing the number of lanes; restart the query")
     if control is None or control.query_id not in {"", query_id} or control.batch_id > batch_id:
