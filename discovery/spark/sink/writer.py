@@ -1,8 +1,8 @@
 """One task of a sink: the lanes protocol, step by step.
 
-    0  look at the marker: an attempt out of the past must not fence the present
+    0  look at the marker, while a new producer connects: an attempt out of the past must not fence the present
     1  nothing to write: say so, unless another execution of the batch may have written here or may still do so
-    2  a new producer for the lane's id: earlier ones are fenced, their transactions end
+    2  initialise the producer under the lane's id: earlier ones are fenced, their transactions end
     3  read marker and control record: what earlier attempts committed is all there now
     4  judge: write, compare, skip or refuse
     5  begin, write the records, each of which must belong to this lane
@@ -118,20 +118,19 @@ class LaneWriter:
 
     def _write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         lane = self._attempt.lane
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is not None:
+            self._check_lane()
+            self._unlaned = LANE not in first.schema.names
+            batches = itertools.chain([first], batches)
+        transaction = None if first is None else self._connecting(first)
         with hooks.step(0, lane):
             early = self._judged()
         with hooks.step(1, lane):
-            first = next((batch for batch in batches if batch.num_rows), None)
             if first is None and self._is_alone:
                 return self._empty(early)
-            if first is not None:
-                self._check_lane()
-                self._unlaned = LANE not in first.schema.names
-                batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
-            known = replace(self._plan, largest_bytes=self._targets.limits(self._named(first)))
-            self._batch_bytes = batch_bytes(known)
-            transaction = self._make_transaction(known, lane)
+            transaction = transaction or self._connecting(None)
             transaction.fence(until(self._timeout_seconds))
         with hooks.step(3, lane):
             marker, control = self._noted()
@@ -144,6 +143,12 @@ class LaneWriter:
                 return self._compare(transaction, batches, committed)
             case Skip():
                 return self._report(Outcome.KEPT, self._drain(batches))
+
+    def _connecting(self, first: "pa.RecordBatch | None") -> Transaction:
+        """Return the lane's producer, which connects while markers are looked at: it fences nobody by that."""
+        known = replace(self._plan, largest_bytes=self._targets.limits(self._named(first)))
+        self._batch_bytes = batch_bytes(known)
+        return self._make_transaction(known, self._attempt.lane).connect()
 
     def _named(self, batch: "pa.RecordBatch | None") -> set[str]:
         """The topics that a batch names itself: what they take is asked before anything is sent to them."""
