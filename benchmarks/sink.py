@@ -309,8 +309,8 @@ NOTES = (
     "it (40 ms; half a second in every second to fourth task before",
     "[decision 31](../decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
     "adds the marker and commits (15-80 ms); four lanes in two slots come in two turns, 0.1 s of Spark's apart; the",
-    "process that confirms the batch opens two connections and writes the control record (50-100 ms). One lane and a",
-    "longer trigger are cheaper. This sink has no at-least-once mode.",
+    "process that confirms the batch reads and writes the control record (50-100 ms while it opened connections for",
+    "each batch; now they stay open). One lane and a longer trigger are cheaper. This sink has no at-least-once mode.",
 )
 CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     **{name: partial(throughput, name) for name in LOADS},

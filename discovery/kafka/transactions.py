@@ -8,6 +8,7 @@ part, which it does not speak yet). A failed transaction is dropped, not aborted
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,6 +228,8 @@ class Transaction:
         self._timeout_seconds = timeout_seconds
         self._until_poll = _POLL_EVERY_ROWS
         self._named: set[str] = set()
+        self._connecting: threading.Thread | None = None
+        self._is_connected = False
         limit = milliseconds(timeout_seconds - _ABORT_SECONDS)
         try:
             self._producer = Producer(
@@ -249,6 +252,21 @@ class Transaction:
         except KafkaException as exc:
             raise ConfigError(f"kafka options: {exc.args[0].str()}") from exc
 
+    def connect(self) -> "Transaction":
+        """Begin to connect, so that `fence` need not wait for it; returns at once.
+
+        Runs: workers; a thread of its own for at most 5 s.
+        """
+
+        def run() -> None:
+            with suppress(KafkaException):
+                connect(self._producer, self._topic, _ANSWER_SECONDS)
+                self._is_connected = True
+
+        self._connecting = threading.Thread(target=run, name="sink-connect", daemon=True)
+        self._connecting.start()
+        return self
+
     def fence(self, deadline: float) -> None:
         """End whatever earlier producers of this id began, and keep them from committing ever again.
 
@@ -258,10 +276,13 @@ class Transaction:
 
         Runs: workers; blocks until `deadline` (`time.monotonic`) at most.
         """
+        if self._connecting is not None:
+            self._connecting.join(max(0.0, deadline - time.monotonic()))
         try:
-            patiently(
-                lambda left: connect(self._producer, self._topic, left), deadline, f"reach a broker for {self._id}"
-            )
+            if not self._is_connected:
+                patiently(
+                    lambda left: connect(self._producer, self._topic, left), deadline, f"reach a broker for {self._id}"
+                )
             patiently(self._producer.init_transactions, deadline, f"initialise {self._id}")
         except TransactionError as error:
             raise _explained(error, self._id, self._timeout_seconds) from error

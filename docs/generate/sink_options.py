@@ -54,7 +54,8 @@ ROWS = (
         "onBadRecord",
         "fail",
         "A record that can never be written (larger than the topic's `max.message.bytes`, without a topic; with "
-        "`dead-letter` also for a topic or a partition that is not there): `fail`, or `dead-letter`.",
+        "`dead-letter` also for a partition that is not there, or a topic that is not and that the record names): "
+        "`fail`, or `dead-letter`.",
         (_LARGE,),
     ),
     Row(

@@ -1,14 +1,16 @@
 """The pipeline by source offsets on real brokers, without Spark."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import pyarrow as pa
 import pytest
 
-from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
+from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError, TransactionTimeoutError
 from discovery.core.model import TopicName
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import GroupNotes, Note
@@ -25,6 +27,7 @@ from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.renewal import refuse_unrecorded, restore_offsets
 from tests.support.helpers import produce
+from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.sink import Sink, committed_values
 
 pytestmark = pytest.mark.kafka
@@ -125,6 +128,32 @@ def test_given_a_source_recreated_when_brokers_do_not_report_its_id_then_nothing
         with pytest.raises(SinkRefusedError, match=r"the topic was recreated \(id one, now two\)"):
             pipe.copy(partition, range(5), topic_id="two")
     assert pipe.visible() == ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
+
+
+@pytest.mark.parametrize("reading", ["_checked_control", "_look_up"])
+def test_given_a_broker_that_freezes_before_markers_are_read_when_copied_then_the_wait_is_bounded_and_named(
+    kafka_factory: KafkaFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    cluster = kafka_factory(brokers=1)
+    for topic in ("copied", "copied-in"):
+        cluster.create_topic(topic, partitions=2)
+    pipe = Pipe(cluster, tmp_path, sink_id="copy", topic="copied", more={"transactionTimeout": "10s"})
+    pipe.more = {**pipe.more, BY_OFFSET: f"{pipe.source} "}
+    pipe.copy(0, range(1))
+    read = getattr(OffsetLane, reading)
+
+    def frozen(lane: OffsetLane, *rest: Any) -> Any:
+        cluster.pause([1])
+        return read(lane, *rest)
+
+    monkeypatch.setattr(OffsetLane, reading, frozen)
+    began = time.monotonic()
+    with pytest.raises(TransactionTimeoutError, match=r"read the sink's markers in time: .*transactionTimeout is 10 s"):
+        pipe.copy(0, range(3))
+    assert time.monotonic() - began < 20
+    monkeypatch.undo()
+    cluster.heal()
+    assert pipe.copy(0, range(3)) == 2
 
 
 def test_given_a_worker_of_a_run_with_other_lanes_when_it_comes_late_then_it_is_refused(pipe: Pipe) -> None:

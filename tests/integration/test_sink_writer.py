@@ -15,7 +15,14 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
 from discovery.cli.app import app
-from discovery.core.errors import ConfigError, KafkaUnreachableError, SinkRefusedError, StateError, TransactionError
+from discovery.core.errors import (
+    ConfigError,
+    KafkaUnreachableError,
+    SinkRefusedError,
+    StateError,
+    TransactionError,
+    TransactionRefusedError,
+)
 from discovery.core.model import BrokerAddress
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Transaction
@@ -26,6 +33,7 @@ from discovery.spark.sink import ledger as ledgers
 from discovery.spark.sink import operator as operate
 from discovery.spark.sink.ledger import SinkLedger, commit_marker, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
+from discovery.spark.sink.options import NAMED_TOPIC
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.preflight import forget
 from discovery.spark.sink.writer import LaneWriter, Outcome
@@ -278,6 +286,16 @@ def test_given_other_records_at_a_replay_when_judged_by_policy_then_it_fails_kee
     assert sink.visible() == ["a", "b"]
 
 
+def test_given_a_checkpoint_one_batch_older_when_it_plans_the_last_batch_otherwise_then_it_is_refused(
+    sink: Sink,
+) -> None:
+    for batch_id in (0, 1):
+        sink.confirm(sink.write(batch_id, [str(batch_id)]))
+    with pytest.raises(SinkRefusedError, match=r"batch 1 is committed with 1 record, its replay has 2: .* older copy"):
+        sink.write(1, ["1", "2"])
+    assert sink.visible() == ["0", "1"]
+
+
 def test_given_a_batch_that_failed_for_want_of_lanes_when_written_with_them_then_nothing_is_lost_in_silence(
     sink: Sink,
 ) -> None:
@@ -363,6 +381,26 @@ def test_given_dead_letters_when_a_column_names_what_is_not_there_then_they_fit_
     ]
     assert reasons[2]["value_bytes"] == 1_200_000
     assert reasons[2]["value_sha256"] == hashlib.sha256(large.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("more", [{}, {"topic": "", NAMED_TOPIC: "{}"}], ids=["option", "option of a job"])
+def test_given_the_topic_of_an_option_when_it_is_deleted_under_the_sink_then_nothing_becomes_a_dead_letter(
+    sink: Sink, more: dict[str, str]
+) -> None:
+    dead = f"{sink.topic}-dead"
+    sink.cluster.create_topic(dead, partitions=1, replication_factor=3)
+    sink.more = {name: value.format(sink.topic) for name, value in more.items()} | {
+        "onBadRecord": "dead-letter",
+        "deadLetterTopic": dead,
+    }
+    plan, given = sink.plan(), [("a", sink.topic, None), ("b", sink.topic, 0)]
+    sink.cluster.delete_topic(sink.topic)
+    for record in given:
+        with pytest.raises(TransactionRefusedError, match=f"topic {sink.topic} does not exist"):
+            sink.writer(0, plan=plan).write(iter([rows(record)]))
+    sink.cluster.create_topic(sink.topic, partitions=3, replication_factor=3)
+    sink.confirm(sink.writer(0, plan=plan).write(iter([rows(*given)])))
+    assert (sink.visible(), committed_values(sink.cluster.bootstrap_servers, dead)) == (["a", "b"], [])
 
 
 def test_given_records_that_name_a_topic_that_is_not_there_when_written_then_the_error_says_so(sink: Sink) -> None:
@@ -489,8 +527,9 @@ def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_stil
     assert sink.visible() == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["of this program", "of an earlier program"])
 def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_again_then_it_goes_on(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
     sink.confirm(sink.write(0, ["a"]))
     ledger = SinkLedger(sink.plan())
@@ -505,7 +544,8 @@ def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_
             sink.plan()
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
-    assert control.is_closed
+    assert (control.is_closed, control.wall_seconds) == (True, 0)
+    ledger.write_control(replace(control, is_recorded=is_recorded), timeout_seconds=SECONDS)
     sink.confirm(sink.write(1, ["b"]))
     assert sink.visible() == ["a", "b"]
 

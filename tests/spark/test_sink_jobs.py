@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from itertools import chain
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from discovery.core.model import TopicName
@@ -17,6 +18,7 @@ from discovery.kafka.transactions import GroupNotes, Note
 from discovery.spark.jobs.outputs import KafkaOutput
 from discovery.spark.sink.ledger import SinkLedger
 from discovery.spark.sink.options import BY_OFFSET, parse_options
+from discovery.spark.sink.pipeline import SOURCE_OFFSET, SOURCE_PARTITION
 from discovery.spark.sink.preflight import prepare
 from spark_jobs import copy_topic as copy
 from spark_jobs import dau, ip_visits
@@ -51,6 +53,20 @@ def test_given_an_exception_after_seven_events_when_restarted_even_without_its_c
     topics.put("last")
     finish(copy.start_query(session, options))
     assert topics.found() == [*events[:11], "later", "last"]
+
+
+def test_given_a_number_to_fail_after_when_records_come_in_batches_then_so_many_pass(session: SparkSession) -> None:
+    named = {"--bootstrap-servers": "b1:9092", "--topic": "a", "--output-topic": "b", "--checkpoint": "/ck"}
+    transform = copy.transformed(copy.parse_arguments([*chain(*named.items()), "--fail-after", "7"]))
+
+    def passed(rows: int) -> int:
+        numbers = session.range(rows)
+        columns = ("'v' AS value", "null AS headers", f"0 AS {SOURCE_PARTITION}", f"id AS {SOURCE_OFFSET}")
+        return len(transform(numbers.selectExpr(*columns)).collect())
+
+    assert passed(5) + passed(2) == 7
+    with pytest.raises(PySparkException, match="--fail-after 7: broke down on purpose"):
+        passed(1)
 
 
 def test_given_a_copy_of_an_earlier_program_when_a_partition_of_a_later_batch_has_no_offset_then_none_is_copied(
@@ -149,3 +165,19 @@ def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_de
     letters = sorted((row["reason"], row["bytes"], row["sha256"]) for row in found if "reason" in row)
     assert letters == [("not JSON", len(text), sha256(text.encode()).hexdigest()) for text in ("{oops", LARGE)]
     assert len(found) == 3
+
+
+def test_given_an_output_topic_deleted_under_a_job_when_it_counts_then_it_fails_and_its_totals_are_no_dead_letters(
+    session: SparkSession, topics: Topics
+) -> None:
+    options = ip_visits.parse_arguments(topics.arguments("--dead-letter-topic", topics.dead))
+    topics.put(visit("10.0.0.1"))
+    finish(ip_visits.start_query(session, options))
+    topics.cluster.delete_topic(topics.target)
+    topics.put(visit("10.0.0.1"))
+    with pytest.raises(StreamingQueryException, match=f"topic {topics.target} does not exist"):
+        finish(ip_visits.start_query(session, options))
+    topics.cluster.create_topic(topics.target, partitions=1, replication_factor=3)
+    finish(ip_visits.start_query(session, options))
+    assert [json.loads(found)["visits"] for found in topics.found()] == [2]
+    assert topics.dead_letters() == []

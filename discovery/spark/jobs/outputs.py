@@ -20,7 +20,7 @@ from discovery.spark.jobs.tables import Results, records_of, tables_of
 from discovery.spark.jobs.texts import Parser, pairs, positive
 from discovery.spark.sink import exactly_once
 from discovery.spark.sink.checks import living_brokers
-from discovery.spark.sink.options import parse_options
+from discovery.spark.sink.options import NAMED_TOPIC, parse_options
 from discovery.spark.sink.stops import stoppable
 
 _ANSWER_SECONDS = 30.0
@@ -175,7 +175,8 @@ def writer_of(output: Output, results: Results, *, job: str, checkpoint: str) ->
         case KafkaOutput():
             dead = output.dead_letter_topic or output.topic
             to_records = partial(records_of, results=results, topic=output.topic, dead_letter_topic=dead)
-            return exactly_once(output.sink, "key", transform=to_records)
+            options = {**output.sink, NAMED_TOPIC: output.topic}
+            return exactly_once(options, "key", transform=to_records)
         case JdbcOutput():
             return stoppable(JdbcWriter(output, shape, job=job, checkpoint=checkpoint))
         case FolderOutput():

@@ -244,9 +244,7 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
             try:
                 if registry is not None:
                     progress.start()
-                started = until_stopped(lambda: StartedQuery(lambda: start(session), _say), stopping)
-                if started is not None:
-                    await_end(session, started, stopping)
+                await_end(session, lambda: start(session), stopping)
             finally:
                 # First: Spark would report the end to a listener whose process is gone.
                 progress.stop()
@@ -279,7 +277,11 @@ def metrics_server(address: BrokerAddress | None) -> Iterator[CollectorRegistry 
         thread.join()
 
 
-def until_stopped(act: Callable[[], Result], stopping: threading.Event) -> Result | None:
+class StoppedError(Exception):
+    """The job was asked to stop before something was done."""
+
+
+def until_stopped(act: Callable[[], Result], stopping: threading.Event) -> Result:
     """Do what may wait for Kafka for minutes, for as long as nobody stops the job.
 
     Args:
@@ -287,15 +289,16 @@ def until_stopped(act: Callable[[], Result], stopping: threading.Event) -> Resul
         stopping: Asks for the end.
 
     Returns:
-        What `act` returns; None: the job was stopped before.
+        What `act` returns.
 
     Raises:
+        StoppedError: the job was stopped before.
         Exception: as `act` does.
 
     Runs: main thread; blocks.
     """
     if stopping.is_set():
-        return None
+        raise StoppedError
     outcome: Future[Result] = Future()
 
     def run() -> None:
@@ -309,23 +312,36 @@ def until_stopped(act: Callable[[], Result], stopping: threading.Event) -> Resul
     thread.start()
     while thread.is_alive() and not stopping.is_set():
         thread.join(_POLL_SECONDS)
-    return outcome.result() if outcome.done() else None
+    if not outcome.done():
+        raise StoppedError
+    return outcome.result()
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - a job's own output
 
 
-def await_end(session: SparkSession, started: StartedQuery, stopping: threading.Event) -> None:
-    """Return when the query has ended by itself, or stop it; a batch in flight is replayed by the next start.
+def await_end(session: SparkSession, start: Callable[[], StreamingQuery], stopping: threading.Event) -> None:
+    """Start a query; return when it has ended by itself, or stop it: the next start replays a batch in flight.
+
+    Args:
+        session: The job's.
+        start: Builds and starts the query; again where it died of a slow start.
+        stopping: Asks for the end, also of a start.
 
     Raises:
         StreamingQueryException: it failed.
+        Exception: as `start` does.
 
     Runs: main thread; blocks.
     """
-    while (query := started.current()).isActive and not stopping.wait(_POLL_SECONDS):
-        pass
+    try:
+        started = StartedQuery(lambda: until_stopped(start, stopping), _say)
+        while started.current().isActive and not stopping.wait(_POLL_SECONDS):
+            pass
+        query = started.current()
+    except StoppedError:
+        return
     failure = query.exception()
     if failure is not None:
         raise failure

@@ -117,7 +117,7 @@ def _say(view: FeedView) -> None:
 
 def _check_topics(plan: SinkPlan, admin: TopicAdmin) -> dict[TopicName, int]:
     options = plan.options
-    wanted = {"topic": options.topic, "deadLetterTopic": options.dead_letter_topic}
+    wanted = {"topic": options.topic or options.named_topic, "deadLetterTopic": options.dead_letter_topic}
     for option, topic in wanted.items():
         if topic is None:
             continue

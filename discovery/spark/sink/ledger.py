@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from discovery.core.errors import TransactionTimeoutError
+from discovery.core.errors import DiscoveryError, TransactionTimeoutError
 from discovery.kafka.kept import last_values
 from discovery.kafka.transactions import GroupNotes, Note, Transaction
 from discovery.spark.sink.marker import Control, Marker, beginning
@@ -19,7 +19,7 @@ _BATCH_BYTES = 1_000_000
 _ANY_BYTES = "1000000000"
 """What a record may have is the topic's matter, and is checked before the client sees it."""
 _kept: dict[object, "SinkLedger"] = {}
-"""One per sink in a worker process: its connections stay open over batches."""
+"""One per sink in a process of Spark's: its connections stay open over batches."""
 
 
 class SinkLedger:
@@ -165,13 +165,14 @@ class SinkLedger:
         )
 
 
-def kept_ledger(plan: SinkPlan) -> SinkLedger:
-    """Return the ledger of this process, made at its first use.
+@contextmanager
+def kept_ledger(plan: SinkPlan) -> Iterator[SinkLedger]:
+    """Lend the ledger of this process, made at its first use; after a failure the next attempt begins with a fresh one.
 
-    Few are kept: a worker that serves other queries now gives the oldest connection up. The vetted brokers are not part
-    of the key, since a connected client knows better than a list; the configured ones are: they say which cluster.
+    Few are kept: a process that serves other queries now gives the oldest connection up. The vetted brokers are not
+    part of the key, since a connected client knows better than a list; the configured ones are: they say which cluster.
 
-    Runs: workers; no I/O.
+    Runs: workers, and the process that confirms batches; connects in the background.
     """
     options = plan.options
     connection = tuple(sorted(options.client.connection.items()))
@@ -180,15 +181,11 @@ def kept_ledger(plan: SinkPlan) -> SinkLedger:
         while len(_kept) >= _MOST_KEPT:
             del _kept[next(iter(_kept))]
         _kept[key] = SinkLedger(plan).connect()
-    return _kept[key]
-
-
-def forget_ledgers() -> None:
-    """Give connections up: after a failure the next attempt begins with fresh ones.
-
-    Runs: workers; no I/O.
-    """
-    _kept.clear()
+    try:
+        yield _kept[key]
+    except DiscoveryError:
+        _kept.clear()
+        raise
 
 
 def transaction_of(plan: SinkPlan, lane: int) -> Transaction:

@@ -26,9 +26,9 @@ _ASYNCHRONOUS = "asyncProgressTrackingEnabled"
 _ASYNCHRONOUS_INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 _LEAST_SECONDS, _MOST_SECONDS = 10.0, 900.0
 """Of a transaction: less would abort a healthy batch, more is above the default cap of a broker."""
-FOREACH_BATCH, BY_OFFSET = "_foreachBatch", "_byOffset"
-"""Set by `exactly_once` and `exactly_once_by_offset` alone: which batch of which query; the topic it came from."""
-_INNER = frozenset({FOREACH_BATCH.lower(), BY_OFFSET.lower()})
+FOREACH_BATCH, BY_OFFSET, NAMED_TOPIC = "_foreachBatch", "_byOffset", "_namedTopic"
+"""Set by our own functions alone: which batch of which query; the topic it came from; the topic of a ready job."""
+_INNER = frozenset({FOREACH_BATCH.lower(), BY_OFFSET.lower(), NAMED_TOPIC.lower()})
 KNOWN = (
     "topic",
     "sinkId",
@@ -81,6 +81,8 @@ class SinkOptions:
     producer: Mapping[str, str]
     topic: TopicName | None = None
     """None: each record names its own."""
+    named_topic: TopicName | None = None
+    """What a ready job puts into the column `topic`, by its own option: that it is missing is no record's fault."""
     lanes: int = 1
     on_mismatch: OnMismatch = OnMismatch.FAIL
     write_id: str | None = None
@@ -153,9 +155,10 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
 
     Runs: driver, before a query starts; no I/O.
     """
-    inner = {name: value for name, value in options.items() if name.lower() in _INNER}
-    given = _given({name: value for name, value in options.items() if name not in inner})
-    of_stream = _of_stream(inner)
+    inner = {name.lower(): value for name, value in options.items() if name.lower() in _INNER}
+    given = _given({name: value for name, value in options.items() if name.lower() not in inner})
+    of_stream = _of_stream(inner.get(FOREACH_BATCH.lower()))
+    named = inner.get(NAMED_TOPIC.lower())
     batch = batch and of_stream is None
     client, producer = _client(given)
     lanes = _lanes(given.get("lanes", "1"))
@@ -167,6 +170,7 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         producer=producer,
         sink_id=_sink_id(given, batch=batch),
         topic=optional(given, "topic", topic_name),
+        named_topic=None if named is None else TopicName(named),
         lanes=lanes,
         on_mismatch=_policy(given),
         write_id=given.get("writeId"),
@@ -180,20 +184,18 @@ def parse_options(options: Mapping[str, str], *, batch: bool = False) -> SinkOpt
         cluster_id=given.get("clusterId"),
         state_dir=optional(given, "stateDir", path_of),
         foreach_batch=of_stream,
-        **_of_source(inner),
+        **_of_source(inner.get(BY_OFFSET.lower())),
     )
 
 
-def _of_source(inner: Mapping[str, str]) -> dict[str, Any]:
-    found = next((value for name, value in inner.items() if name.lower() == BY_OFFSET.lower()), None)
+def _of_source(found: str | None) -> dict[str, Any]:
     if found is None:
         return {}
     topic, _, topic_id = found.partition(" ")
     return {"source_topic": TopicName(topic), "source_topic_id": topic_id}
 
 
-def _of_stream(inner: Mapping[str, str]) -> tuple[int, str, str] | None:
-    found = next((value for name, value in inner.items() if name.lower() == FOREACH_BATCH.lower()), None)
+def _of_stream(found: str | None) -> tuple[int, str, str] | None:
     if found is None:
         return None
     batch_id, query_id, run = found.split(" ")

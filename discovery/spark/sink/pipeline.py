@@ -10,7 +10,7 @@ Offsets mean nothing across topics of one name: each marker says the id of its t
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from discovery.core.errors import ConfigError, SinkRefusedError, StateError, TransactionError
@@ -75,7 +75,7 @@ class OffsetLane:
             SinkRefusedError: a record can never be written, or the source is another topic than before.
             ConfigError: a record is in the wrong lane.
 
-        Runs: a worker; blocks for the batch and <= 3 x `transactionTimeout`.
+        Runs: a worker; blocks for the batch and <= 4 x `transactionTimeout`.
         """
         with naming_limit(self._plan.options):
             return self._write(batches)
@@ -132,6 +132,8 @@ class OffsetLane:
     def _produce(self, transaction: Transaction, batch: "pa.RecordBatch", deadline: float) -> None:
         names = batch.schema.names
         numbers = batch.column(SOURCE_PARTITION).to_pylist()
+        if new := set(numbers) - set(self._committed):
+            self._look_up(new, deadline)
         offsets = batch.column(SOURCE_OFFSET).to_pylist()
         keeps = batch.column(KEEP).to_pylist() if KEEP in names else [True] * batch.num_rows
         rows = zip(records(batch, self._plan.options.topic), numbers, offsets, keeps, strict=True)
@@ -154,18 +156,19 @@ class OffsetLane:
 
     def _is_new(self, partition: int, offset: int) -> bool:
         """Take in one row; False where its record is in the target already."""
-        if partition not in self._committed:
-            self._committed[partition] = self._known(partition)
         if offset < self._committed[partition]:
             return False
         self._reached[partition] = max(offset + 1, self._reached.get(partition, 0))
         return True
 
-    def _known(self, partition: int) -> int:
-        """Return from where on a partition is not in the target yet; asked after the fence, so it is the last word."""
-        note = self._notes.read([partition], timeout_seconds=self._limit_seconds).get(partition)
-        if note is None:
-            return self._recorded(partition)
+    def _look_up(self, partitions: Collection[int], deadline: float) -> None:
+        """Find from where on partitions are not in the target yet; asked after the fence, so it is the last word."""
+        notes = self._notes.read(partitions, timeout_seconds=max(0.0, deadline - time.monotonic()))
+        for partition in partitions:
+            note = notes.get(partition)
+            self._committed[partition] = self._noted(partition, note) if note else self._recorded(partition)
+
+    def _noted(self, partition: int, note: Note) -> int:
         where = f"sinkId {self._plan.options.sink_id!r}: {self._source}-{partition}"
         try:
             topic_id = topic_of(note.text, where=f"{where}: offset {note.offset} in group {self._plan.options.group}")

@@ -122,9 +122,9 @@ def _check(options: SinkOptions, now: float) -> Found:
 
 def _key(options: SinkOptions) -> str:
     telling = (
-        options.bootstrap, options.sink_id, options.source_topic, options.topic, options.lanes,
-        options.dead_letter_topic, options.transaction_timeout_seconds, options.marker_topic, options.discovery_url,
-        options.discovery_cluster, options.cluster_id, sorted(options.client.connection),
+        options.bootstrap, options.sink_id, options.source_topic, options.topic, options.named_topic,
+        options.lanes, options.dead_letter_topic, options.transaction_timeout_seconds, options.marker_topic,
+        options.discovery_url, options.discovery_cluster, options.cluster_id, sorted(options.client.connection),
     )  # fmt: skip
     return hashlib.sha256(repr(telling).encode()).hexdigest()
 

@@ -40,6 +40,9 @@ def current_control(plan: SinkPlan, ledger: SinkLedger) -> Control | None:
     control = ledger.control(timeout_seconds=_ANSWER_SECONDS)
     if not plan.options.is_recorded:
         return control
+    if control is not None and not control.wall_seconds:
+        # Of a start that died while it put a forgotten sink back. All that it knew is in the records still.
+        control = None
     is_young = control is not None and time.time() - control.wall_seconds < plan.retention_seconds // 2
     if plan.options.source_topic is not None:
         if control is not None:

@@ -156,7 +156,8 @@ def _written(
         run=run,
         is_first=context.attemptNumber() == 0,
     )
-    return LaneMessage(LaneWriter(plan, attempt, kept_ledger(plan)).write(batches))
+    with kept_ledger(plan) as ledger:
+        return LaneMessage(LaneWriter(plan, attempt, ledger).write(batches))
 
 
 def refuse_speculation(context: TaskContext) -> None:
@@ -174,11 +175,12 @@ def refuse_speculation(context: TaskContext) -> None:
 
 
 def _confirm(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> None:
-    from discovery.spark.sink.ledger import SinkLedger  # noqa: PLC0415 - see the module
+    from discovery.spark.sink.ledger import kept_ledger  # noqa: PLC0415 - see the module
     from discovery.spark.sink.writer import confirm  # noqa: PLC0415 - see the module
 
     reports = [cast("LaneMessage", message).report for message in messages if message is not None]
-    confirm(plan, SinkLedger(plan), reports, timeout_seconds=_CONFIRM_SECONDS)
+    with kept_ledger(plan) as ledger:
+        confirm(plan, ledger, reports, timeout_seconds=_CONFIRM_SECONDS)
 
 
 def _aborted(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None], what: str) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from discovery.core.errors import SinkRefusedError
+from discovery.core.errors import SinkRefusedError, TransactionError, TransactionTimeoutError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.plural import counted
 from discovery.spark.sink.columns import Record
@@ -94,11 +94,13 @@ class Targets:
 
     def _refused(self, record: Record, topic: str, *, fresh: bool) -> str | None:
         options, name = self._plan.options, topic[:_MOST_NAME_CHARACTERS]
-        if options.dead_letter_topic is not None and (options.topic is None or record.partition is not None):
+        # Where an option names it and it is gone, the batch fails: its records are sound.
+        is_named = topic in {options.topic, options.named_topic}
+        if options.dead_letter_topic is not None and (not is_named or record.partition is not None):
             partitions = self._target(topic, fresh=fresh).partitions
-            if not partitions:
+            if not partitions and not is_named:
                 return f"topic {name} does not exist"
-            if record.partition is not None and not 0 <= record.partition < partitions:
+            if partitions and record.partition is not None and not 0 <= record.partition < partitions:
                 return f"partition {record.partition} is none of the {counted(partitions, 'partition')} of topic {name}"
         size, largest = size_of(record), self.largest(topic, fresh=fresh)
         return f"it has {size} bytes, topic {name} takes {largest}" if size > largest else None
@@ -118,7 +120,10 @@ class Targets:
         from discovery.kafka.topics import TopicAdmin  # noqa: PLC0415 - only tasks need it, and few of them
 
         self._admin = self._admin or TopicAdmin(self._plan.access)
-        shape = self._admin.shape(topic, timeout_seconds=_ANSWER_SECONDS)
+        try:
+            shape = self._admin.shape(topic, timeout_seconds=_ANSWER_SECONDS)
+        except TransactionTimeoutError as error:
+            raise TransactionError(str(error)) from error  # this limit is not the user's
         if shape is None:
             return Target(0, DEFAULT_LARGEST_BYTES)
         limits = self._admin.largest_records([topic], timeout_seconds=_ANSWER_SECONDS)

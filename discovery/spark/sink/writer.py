@@ -1,8 +1,8 @@
 """One task of a sink: the lanes protocol, step by step.
 
-    0  look at the marker: an attempt out of the past must not fence the present
+    0  look at the marker, while a new producer connects: an attempt out of the past must not fence the present
     1  nothing to write: say so, unless another execution of the batch may have written here or may still do so
-    2  a new producer for the lane's id: earlier ones are fenced, their transactions end
+    2  initialise the producer under the lane's id: earlier ones are fenced, their transactions end
     3  read marker and control record: what earlier attempts committed is all there now
     4  judge: write, compare, skip or refuse
     5  begin, write the records, each of which must belong to this lane
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from discovery.core.errors import ConfigError, DiscoveryError, SinkRefusedError, TransactionError
+from discovery.core.errors import ConfigError, SinkRefusedError, TransactionError
 from discovery.core.plural import counted
 from discovery.kafka.transactions import Transaction
 from discovery.spark.sink import hooks
@@ -39,7 +39,7 @@ from discovery.spark.sink.lanes import (
     refused,
     settle,
 )
-from discovery.spark.sink.ledger import SinkLedger, batch_bytes, forget_ledgers, naming_limit, transaction_of, until
+from discovery.spark.sink.ledger import SinkLedger, batch_bytes, naming_limit, transaction_of, until
 from discovery.spark.sink.marker import Control, Fingerprint, Marker, advanced
 from discovery.spark.sink.plan import SinkPlan
 from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets, size_of
@@ -113,29 +113,24 @@ class LaneWriter:
 
         Runs: a Spark worker, once per task; blocks for the batch and <= 2 x `transactionTimeout`.
         """
-        try:
-            with naming_limit(self._plan.options):
-                return self._write(batches)
-        except DiscoveryError:
-            forget_ledgers()
-            raise
+        with naming_limit(self._plan.options):
+            return self._write(batches)
 
     def _write(self, batches: Iterator["pa.RecordBatch"]) -> LaneReport:
         lane = self._attempt.lane
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is not None:
+            self._check_lane()
+            self._unlaned = LANE not in first.schema.names
+            batches = itertools.chain([first], batches)
+        transaction = None if first is None else self._connecting(first)
         with hooks.step(0, lane):
             early = self._judged()
         with hooks.step(1, lane):
-            first = next((batch for batch in batches if batch.num_rows), None)
             if first is None and self._is_alone:
                 return self._empty(early)
-            if first is not None:
-                self._check_lane()
-                self._unlaned = LANE not in first.schema.names
-                batches = itertools.chain([first], batches)
         with hooks.step(2, lane):
-            known = replace(self._plan, largest_bytes=self._targets.limits(self._named(first)))
-            self._batch_bytes = batch_bytes(known)
-            transaction = self._make_transaction(known, lane)
+            transaction = transaction or self._connecting(None)
             transaction.fence(until(self._timeout_seconds))
         with hooks.step(3, lane):
             marker, control = self._noted()
@@ -148,6 +143,12 @@ class LaneWriter:
                 return self._compare(transaction, batches, committed)
             case Skip():
                 return self._report(Outcome.KEPT, self._drain(batches))
+
+    def _connecting(self, first: "pa.RecordBatch | None") -> Transaction:
+        """Return the lane's producer, which connects while markers are looked at: it fences nobody by that."""
+        known = replace(self._plan, largest_bytes=self._targets.limits(self._named(first)))
+        self._batch_bytes = batch_bytes(known)
+        return self._make_transaction(known, self._attempt.lane).connect()
 
     def _named(self, batch: "pa.RecordBatch | None") -> set[str]:
         """The topics that a batch names itself: what they take is asked before anything is sent to them."""
@@ -363,7 +364,7 @@ def confirm(plan: SinkPlan, ledger: SinkLedger, reports: Sequence[LaneReport], *
     if len({(report.query_id, report.batch_id) for report in reports}) != 1:
         raise TransactionError(f"{sink}: the tasks of one batch report different queries or batches; restart the query")
     query_id, batch_id = reports[0].query_id, reports[0].batch_id
-    control = ledger.connect().control(timeout_seconds=timeout_seconds)
+    control = ledger.control(timeout_seconds=timeout_seconds)
     if control is not None and control.is_closed:
         raise TransactionError(f"{sink}: batch {batch_id}: a start is changing the number of lanes; restart the query")
     if control is None or control.query_id not in {"", query_id} or control.batch_id > batch_id:

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.spark.jobs.running import await_end, make_session
-from discovery.spark.launch.queries import StartedQuery
 from discovery.spark.sink.stops import stoppable
 from tests.support.helpers import eventually
 
@@ -32,6 +31,7 @@ def main(folder: Path, rounds: int) -> None:
 def stopped(session: SparkSession, folder: Path, number: int) -> str:
     """Stop a query whose batch sleeps in a task; return what it ended with."""
     stopping = threading.Event()
+    queries: list[StreamingQuery] = []
 
     def in_a_task() -> bool:
         return bool(session.sparkContext.statusTracker().getActiveStageIds())
@@ -48,11 +48,12 @@ def stopped(session: SparkSession, folder: Path, number: int) -> str:
     def start() -> StreamingQuery:
         lines = session.readStream.text(str(folder / "in"))
         checkpoint = str(folder / f"checkpoint-{number}")
-        return lines.writeStream.foreachBatch(stoppable(write)).option("checkpointLocation", checkpoint).start()
+        query = lines.writeStream.foreachBatch(stoppable(write)).option("checkpointLocation", checkpoint).start()
+        queries.append(query)
+        return query
 
-    started = StartedQuery(start, print)
-    await_end(session, started, stopping)
-    return str(started.current().exception())
+    await_end(session, start, stopping)
+    return str(queries[-1].exception())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from discovery.config.java import java_command
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress
-from discovery.spark.jobs.running import ended, make_session, metrics_server, until_stopped
+from discovery.spark.jobs.running import StoppedError, await_end, ended, make_session, metrics_server, until_stopped
+from discovery.spark.launch.queries import TOO_SLOW
 from tests.support.ports import bound_socket, free_port
 
 
@@ -80,9 +82,11 @@ def test_given_a_start_that_waits_for_kafka_when_the_job_is_stopped_then_nobody_
         never.wait()
         return "started"
 
-    assert until_stopped(start, stopping) is None
+    with pytest.raises(StoppedError):
+        until_stopped(start, stopping)
     never.set()
-    assert until_stopped(lambda: "started", stopping) is None, "it is not begun any more"
+    with pytest.raises(StoppedError):
+        until_stopped(lambda: pytest.fail("it is not begun any more"), stopping)
 
 
 def test_given_a_start_when_nobody_stops_the_job_then_it_is_as_if_called() -> None:
@@ -92,3 +96,31 @@ def test_given_a_start_when_nobody_stops_the_job_then_it_is_as_if_called() -> No
     assert until_stopped(lambda: "started", threading.Event()) == "started"
     with pytest.raises(ConfigError, match="lanes: none"):
         until_stopped(fails, threading.Event())
+
+
+class TooSlow:
+    """A query whose source's Python process did not call back."""
+
+    isActive = False  # noqa: N815 - Spark's name
+
+    def exception(self) -> Exception:
+        return Exception(f"{TOO_SLOW}. Current State: INITIALIZING")
+
+
+def test_given_a_second_start_that_waits_when_the_job_is_stopped_then_nobody_waits_for_it() -> None:
+    stopping, never, starts = threading.Event(), threading.Event(), 0
+
+    def start() -> Any:
+        nonlocal starts
+        starts += 1
+        if starts > 1:
+            stopping.set()
+            never.wait()
+        return TooSlow()
+
+    ending = threading.Thread(target=await_end, args=(None, start, stopping), daemon=True)
+    ending.start()
+    ending.join(30)
+    assert not ending.is_alive()
+    never.set()
+    assert starts == 2
