@@ -294,7 +294,7 @@ test-helm: setup build/tools/usr/bin/helm ## Build helm (6 minutes), then lint t
 	$(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
 
 .PHONY: test-yarn
-test-yarn: setup build/kafka.ready ## A job in a packed environment on a YARN and an HDFS of our own, killed there (a JDK; 10 minutes)
+test-yarn: setup build/kafka.ready ## Jobs in a packed environment on a YARN and an HDFS of our own, killed there (a JDK; 10 minutes)
 	$(BIN)/python -m pytest -ra -m long tests/stack/test_yarn.py
 
 .PHONY: compose-scale-in

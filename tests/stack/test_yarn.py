@@ -1,4 +1,4 @@
-"""A ready job on YARN as docs/how-to/cluster.md submits it: a packed environment, the checkpoint on HDFS, kills.
+"""Ready jobs on YARN as docs/how-to/cluster.md submits them: a packed environment, the checkpoint on HDFS, kills.
 
 The cluster is Hadoop's mini cluster: two node managers, on this machine. Kafka's brokers are real.
 """
@@ -19,11 +19,14 @@ import pytest
 from confluent_kafka import KafkaException
 
 from discovery.localkafka.cluster import LocalKafka
+from discovery.localkafka.jars.download import native_connector_jars
 from tests.stack.hadoop.cluster import EXECUTOR, MASTER, SPARK, Hadoop, application_in, hadoop
 from tests.support import wheel
 from tests.support.helpers import eventually, produce
+from tests.support.kafka_fixtures import KafkaFactory
 from tests.support.sink import committed_values
 from tests.support.spark.jobs import event
+from tests.support.spark.native import dead_list
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/cluster.md"
 PACKED = "pyspark_env.tar.gz"
@@ -44,6 +47,17 @@ SMALL = {
     # Instead of an upload of 400 MB with each submit.
     "spark.yarn.jars": f"local:{SPARK}/jars/*",
 }
+NATIVE = """
+import sys
+from pyspark.sql import SparkSession
+
+_, _, servers, topic, output, checkpoint = sys.argv
+spark = SparkSession.builder.getOrCreate()
+events = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+writer = events.option("startingOffsets", "earliest").load().selectExpr("CAST(value AS STRING)").writeStream
+writer = writer.format("text").option("path", output).option("checkpointLocation", checkpoint)
+writer.trigger(availableNow=True).start().awaitTermination()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +107,12 @@ class Submitted:
         return self.log.read_text(errors="replace")[-3000:] + self.hadoop.said(self.application or "none")
 
 
-def as_on_the_page(yarn: Hadoop, job: str, *arguments: str) -> list[str]:
+def as_on_the_page(yarn: Hadoop, job: str, *arguments: str, more: dict[str, str] | None = None) -> list[str]:
     """Return the page's command with another job, and small containers."""
     (block,) = re.findall(r"```sh\n(spark-submit .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[:1]
     words = shlex.split(block.replace("\\\n", " ").replace(PACKED, f"{yarn.hdfs}/{PACKED}"))
     assert (words[0], words[-1]) == ("spark-submit", "job.py")
-    small = [word for pair in SMALL.items() for word in ("--conf", "=".join(pair))]
+    small = [word for pair in {**SMALL, **(more or {})}.items() for word in ("--conf", "=".join(pair))]
     return [str(Path(sys.executable).with_name(words[0])), *words[1:-1], *small, job, *arguments]
 
 
@@ -161,17 +175,20 @@ class Load:
         return totals(self.cluster, self.target) == self.expected
 
 
+@pytest.mark.parametrize("ledger", ["kafka", "file"])
 def test_given_a_job_on_yarn_when_an_executor_and_the_master_are_killed_then_the_counts_are_exact(
-    yarn: Hadoop, kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path
+    yarn: Hadoop, kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path, ledger: str
 ) -> None:
     load = Load(kafka_cluster, f"{topic_name}-in", f"{topic_name}-out")
     kafka_cluster.create_topic(load.source, 3, replication_factor=3)
     kafka_cluster.create_topic(load.target, 1, replication_factor=3)
+    # A relative folder lies in the container and ends with it: what must outlive the driver is in Kafka then.
+    state = "state" if ledger == "kafka" else str(tmp_path / "state")
     command = as_on_the_page(
         yarn, str(Path("spark_jobs/dau.py").resolve()),
         "--bootstrap-servers", kafka_cluster.bootstrap_servers, "--topic", load.source, "--output-topic", load.target,
-        "--sink-id", load.target, "--source-id", load.source, "--state-dir", str(tmp_path / "state"),
-        "--checkpoint", f"{yarn.hdfs}/{topic_name}",
+        "--sink-id", load.target, "--source-id", load.source, "--state-dir", state,
+        "--checkpoint", f"{yarn.hdfs}/{topic_name}", "--source-option", f"cutLedger={ledger}",
         "--max-offsets-per-trigger", "40", "--trigger-interval", "0s",
     )  # fmt: skip
     load.put()
@@ -187,3 +204,29 @@ def test_given_a_job_on_yarn_when_an_executor_and_the_master_are_killed_then_the
         job.one_of(MASTER, but=first)
         load.put()
         job.until(load.is_exact, "exact counts after the master was killed")
+        yarn.end(job.application)
+        assert job.process.wait(STEP_SECONDS) != 0
+        assert "final status: KILLED" in job.log.read_text(errors="replace"), job.said()
+        assert load.is_exact()
+
+
+def test_given_a_native_job_on_yarn_when_all_it_lists_is_dead_then_run_lets_its_first_start_succeed(
+    yarn: Hadoop, kafka_factory: KafkaFactory, topic_name: str, tmp_path: Path
+) -> None:
+    cluster = kafka_factory(brokers=4)
+    cluster.create_topic(topic_name, 3, replication_factor=3)
+    produce(cluster.bootstrap_servers, topic_name, "a", "b", "c")
+    dead = dead_list(cluster, topic_name, tmp_path / "state")
+    (tmp_path / "native.py").write_text(NATIVE, encoding="utf-8")
+    more = {"spark.jars": ",".join(map(str, native_connector_jars())), "spark.yarn.maxAppAttempts": "1"}
+    output, checkpoint = (tmp_path / "values").as_uri(), f"{yarn.hdfs}/{topic_name}"
+    submit = as_on_the_page(
+        yarn, str(tmp_path / "native.py"), "--bootstrap-servers", dead, topic_name, output, checkpoint, more=more
+    )
+    program, report = str(Path(sys.executable).with_name("kafka-discovery")), tmp_path / "report.json"
+    run = [program, "run", "--state-dir", str(tmp_path / "state"), "--report", str(report), "--", *submit]
+    with submitted(yarn, run, tmp_path / "run.log") as job:
+        assert job.process.wait(STEP_SECONDS) == 0, job.said()
+    made = json.loads(report.read_text(encoding="utf-8"))
+    assert (made["outcome"], made["runs"], made["failures"]) == ("finished", 1, 0)
+    assert sorted("".join(file.read_text() for file in (tmp_path / "values").glob("*.txt")).split()) == ["a", "b", "c"]

@@ -78,6 +78,10 @@ class Hadoop:
         self._tool("org.apache.hadoop.fs.FsShell", "-put", str(file), f"/{file.name}")
         return f"{self.hdfs}/{file.name}"
 
+    def end(self, application: str) -> None:
+        """Do what `yarn application -kill` does."""
+        self._tool("org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application)
+
     def _tool(self, main: str, *arguments: str) -> None:
         command = [java_command(), "-cp", f"{self.configuration}:{SPARK}/jars/*", main, *arguments]
         subprocess.run(command, check=True, timeout=START_SECONDS)
