@@ -297,6 +297,10 @@ test-kubernetes: setup build/tools/usr/bin/kube-node build/tools/usr/bin/helm ##
 test-helm: setup build/tools/usr/bin/helm ## Build helm (6 minutes), then lint the chart and compare what it makes with the manifests
 	$(BIN)/python -m pytest -ra tests/deploy/test_kubernetes.py
 
+.PHONY: test-yarn
+test-yarn: setup build/kafka.ready ## Jobs in a packed environment on a YARN and an HDFS of our own, killed there (a JDK; 10 minutes)
+	$(BIN)/python -m pytest -ra -m long tests/stack/test_yarn.py
+
 .PHONY: compose-scale-in
 compose-scale-in: ## Remove two of the five brokers of the running compose stack
 	@compose="docker compose"; docker compose version >/dev/null 2>&1 || compose=docker-compose; \
