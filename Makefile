@@ -243,11 +243,11 @@ bench-peers: setup ## Ours beside Spark's own source and Flink's two, 15 cases b
 	$(BIN)/python -m benchmarks.report
 
 .PHONY: soak
-soak: setup ## The service for an hour under faults drawn from a seed: what grows, with confidence; no JVM (MINUTES=60 SEED=1)
+soak: setup ## The service for an hour under faults drawn from a seed; fails where something grows for certain; no JVM (MINUTES=60 SEED=1)
 	$(BIN)/python -m tests.chaos.service.soak $(or $(MINUTES),60) $(or $(SEED),1)
 
 .PHONY: soak-joint
-soak-joint: setup ## Source, service and sink for an hour under faults of brokers: what grows (MINUTES=60 SEED=1)
+soak-joint: setup ## Source, service and sink for an hour under faults of brokers; fails where something grows for certain (MINUTES=60 SEED=1)
 	$(BIN)/python -m tests.chaos.joint.soak $(or $(MINUTES),60) $(or $(SEED),1)
 
 .PHONY: chaos-service

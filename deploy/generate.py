@@ -77,7 +77,8 @@ def _page(text: str) -> str:
     """Put the alerts, and what was last seen of them for real, into the how-to."""
     rows = "| alert | severity | after | says |\n|---|---|---|---|\n" + "".join(map(_row, (*ALERTS, *SOURCE_ALERTS)))
     seen, sources = (json.loads(file.read_text(encoding="utf-8")) for file in (_TRIED, _TRIED_SOURCES))
-    return _between(_between(text, "alerts", rows), "figures", tried_table(seen) + tried_rows(sources))
+    figures = f"{tried_table(seen)}{tried_rows(sources)}\nRows `Source…`: commit {sources['commit']}.\n"
+    return _between(_between(text, "alerts", rows), "figures", figures)
 
 
 def _between(text: str, mark: str, content: str) -> str:
@@ -92,8 +93,8 @@ def tried_table(seen: dict[str, Any]) -> str:
     Runs: anywhere (pure).
     """
     head = (
-        f"One run on a machine with {seen['cores']} cores, {seen['seconds']} s; {seen['runbook_blocks']} blocks of"
-        " runbooks were run\nwhile their alerts fired.\n\n"
+        f"One run of commit {seen['commit']} on a machine with {seen['cores']} cores, {seen['seconds']} s;"
+        f" {seen['runbook_blocks']} blocks of runbooks were run\nwhile their alerts fired.\n\n"
         "| alert | fault | fired after s | resolved after s |\n|---|---|---|---|\n"
     )
     return head + tried_rows(seen)

@@ -184,7 +184,7 @@ ALERTS = (
         condition=f"{P}certificate_expiry_timestamp_seconds - time() < 14 * <86400s>",
         summary="A certificate of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}.",
         description="{{ $labels.file }} ({{ $labels.use }}) at {{ $labels.instance }} expires within two weeks. Then"
-        " readers refuse the service, or brokers its login.",
+        " readers refuse the service, or brokers a login, or brokers are no longer trusted.",
     ),
     Alert(
         name="DiscoveryStateWriteFailing",

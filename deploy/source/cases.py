@@ -66,6 +66,11 @@ _CERTIFICATE = (
     "kafka_discovery_certificate_expiry_timestamp_seconds"
     '{instance="driver:9464",job="kafka-discovery",use="api",file="/tls.crt"}'
 )
+_KEY = {"instance": "driver:9465", "job": "spark", "use": "kafka_identity", "file": "/key.p12"}
+_LOGIN_OF_A_QUERY = (
+    "kafka_discovery_certificate_expiry_timestamp_seconds"
+    '{instance="driver:9465",job="spark",use="kafka_identity",file="/key.p12"}'
+)
 _PROCESS = {"instance": "driver:9464", "job": "kafka-discovery"}
 _UP = 'up{instance="driver:9464",job="kafka-discovery"}'
 _POD = {"namespace": "spark", "pod": "dau-driver"}
@@ -149,6 +154,7 @@ _ALL = (
     .quiet("never tried", {_RELOAD: "1+0x20"}, 20),
     _Of("DiscoveryCertificateExpiring")
     .fires("nine days are left", {_CERTIFICATE: "777600+0x20"}, 6, {**_PROCESS, "use": "api", "file": "/tls.crt"})
+    .fires("nine days are left of a query's login", {_LOGIN_OF_A_QUERY: "777600+0x20"}, 6, _KEY)
     .quiet("a month is left", {_CERTIFICATE: "2592000+0x20"}, 20)
     .quiet("rotated within three minutes", {_CERTIFICATE: "777600+0x2 2592000+0x20"}, 10),
     _Of("DiscoveryStateWriteFailing")

@@ -3,12 +3,14 @@
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
 
+from discovery.config.certificate_metric import CertificateCollector
+from discovery.config.certificates import Certificate, of_client
 from discovery.config.client.opened_stores import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
@@ -64,6 +66,8 @@ class Followed:
     feed: EmbeddedFeed
     endpoint: Endpoint
     cluster: str = "default"
+    certificates: Callable[[], Iterable[Certificate]] = tuple
+    """Returns those in use now; any thread."""
 
     def start(self) -> str:
         """Listen and begin to look for brokers; returns the address. Runs: once; blocks for local files only.
@@ -90,13 +94,14 @@ class Followed:
         _log.warning("no_upstream_yet", cluster=self.cluster, **facts, consequence="clients are turned away")
 
     def serve_metrics(self, port: int) -> None:
-        """Serve `/metrics` on loopback, from memory.
+        """Serve `/metrics` on loopback, from memory and, where certificates are configured, their files.
 
         Raises:
             ConfigError: the port cannot be listened on.
         """
         registry = CollectorRegistry()
         registry.register(EndpointCollector(self.endpoint, self.cluster))
+        registry.register(CertificateCollector(self.certificates))
         try:
             start_http_server(port, addr="127.0.0.1", registry=registry)
         except OSError as error:
@@ -111,12 +116,16 @@ def followed(settings: Settings, *, state_dir: Path | None) -> Followed:
     """
     cluster = settings.endpoint_cluster
     one, policy = settings.clusters[cluster], settings.policy(cluster)
+    options = one.client_options
     context = {"cluster": cluster}
-    feed = brokers_feed(
-        one.bootstrap_servers, one.client_options, policy, state_dir=state_dir, pin=one.pin, log_context=context
+    feed = brokers_feed(one.bootstrap_servers, options, policy, state_dir=state_dir, pin=one.pin, log_context=context)
+    made = make_endpoint(feed.view, options, policy, limits_of(settings.endpoint))
+    return Followed(
+        feed=feed,
+        endpoint=made,
+        cluster=cluster,
+        certificates=lambda: of_client(options, f"clusters.{cluster}.client"),
     )
-    made = make_endpoint(feed.view, one.client_options, policy, limits_of(settings.endpoint))
-    return Followed(feed=feed, endpoint=made, cluster=cluster)
 
 
 def brokers_feed(

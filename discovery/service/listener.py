@@ -1,7 +1,7 @@
 """A listener that counts connections from the moment they are accepted: before TLS, a token or a byte of a request.
 
-When it is full, the connection that has been idle the longest makes room: those being served stay. So silent
-connections, however many, keep nobody out.
+When it is full, a TLS handshake that takes too long makes room, else the connection that has been idle the longest:
+those being served stay. So silent connections, however many, keep nobody out.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from discovery.service.limits import LimitedProtocol
 _SPARE = 32
 """Connections over the limit that still get a 503 where every other one is being served."""
 _BREATH_SECONDS = 0.1
+_HANDSHAKE_SECONDS = 1.0
+"""Whoever takes longer for a TLS handshake makes room before those who have finished theirs."""
 _COMPLAIN_SECONDS = 10.0
 _EMPTY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = event_log("discovery.service")
@@ -42,7 +44,8 @@ class Listener:
         """Connections without a request being served, the longest idle first; they enter and leave by themselves."""
         self.opened: set[LimitedProtocol] = set()
         self.accepted = self.evicted = self.refused = 0
-        self._beginning: dict[asyncio.Task[None], None] = {}
+        self._beginning: dict[asyncio.Task[None], float] = {}
+        """TLS handshakes under way, the oldest first, and when each began (monotonic)."""
         self._complained_at = float("-inf")
 
     @property
@@ -82,7 +85,7 @@ class Listener:
                     continue
                 _give_up_after(connection, self._timeout_seconds)
                 task = asyncio.ensure_future(self._begin(connection, make, tls()))
-                self._beginning[task] = None
+                self._beginning[task] = time.monotonic()
                 task.add_done_callback(lambda done: self._beginning.pop(done, None))
                 await asyncio.sleep(0)  # `sock_accept` does not yield where somebody waits already
         finally:
@@ -103,13 +106,13 @@ class Listener:
             raise
 
     def _evict(self) -> bool:
-        """Close the connection that has been idle the longest, or the oldest handshake; False where there is none."""
-        if self.idle:
-            next(iter(self.idle)).abort()
-        elif self._beginning:
-            oldest = next(iter(self._beginning))
+        """Close the oldest handshake or the connection that has been idle the longest; False where there is neither."""
+        oldest, began = next(iter(self._beginning.items()), (None, 0.0))
+        if oldest is not None and (not self.idle or time.monotonic() - began >= _HANDSHAKE_SECONDS):
             del self._beginning[oldest]
             oldest.cancel()
+        elif self.idle:
+            next(iter(self.idle)).abort()
         else:
             return False
         self.evicted += 1

@@ -13,6 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
+from discovery.config.certificate_metric import EXPIRY, expiry
 from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty
 from discovery.core.model import LoopState
 from discovery.core.state import State
@@ -91,12 +92,7 @@ PROCESS = by_name(
     Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
     Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
     Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
-    Family(
-        "certificate_expiry_timestamp_seconds",
-        "gauge",
-        ("use", "file"),
-        "When certificates expire: api, api_clients, kafka_identity, kafka_trust; of authorities the last one.",
-    ),
+    EXPIRY,
 )
 
 
@@ -141,8 +137,7 @@ class ServiceCollector(Collector):
         made["api_waiters"].add_metric([], self._service.waiters.now)
         made["config_reload_success"].add_metric([], self._service.reloads.ok)
         made["config_reload_timestamp_seconds"].add_metric([], self._service.reloads.wall)
-        for one in self._service.certificates:
-            made["certificate_expiry_timestamp_seconds"].add_metric([one.use, one.file], one.expires_wall)
+        made[EXPIRY.name] = expiry(self._service.certificates)
         yield from made.values()
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import tenacity
 
+from discovery.config.certificates import Certificate
 from discovery.config.descriptors import allow
 from discovery.config.logs import bound, event_log, set_level
 from discovery.config.opened import Opened, open_files
 from discovery.config.provenance import Effective
-from discovery.config.rotation import Certificate, certificates, fingerprints
+from discovery.config.rotation import certificates, fingerprints
 from discovery.config.settings import Settings
 from discovery.config.threads import in_thread
 from discovery.core.clock import Clock

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _LEAST_BLOCKS = 4
+_TIMES = (", ms", ", s")
+"""Ends of titles of measures that show how busy the machine is, not what is kept."""
 _QUANTILE = 0.975
 
 
@@ -53,6 +55,11 @@ class Series:
 def grows(seen: Mapping[str, Any]) -> bool:
     """Tell whether one of `Series.slopes` is sure to grow."""
     return seen["an_hour"] is not None and Slope(an_hour=seen["an_hour"], either_way=seen["either_way"]).grows
+
+
+def growing(slopes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what is sure to grow: memory, threads, files, state; no times."""
+    return [title for title, seen in slopes.items() if grows(seen) and not title.endswith(_TIMES)]
 
 
 def table(slopes: Mapping[str, Mapping[str, Any]]) -> list[str]:

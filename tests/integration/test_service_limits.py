@@ -1,6 +1,8 @@
 """Clients that mean harm: many at once, byte by byte, without end. Others go on being served."""
 
 import contextlib
+import json
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ import pytest
 
 from discovery.localkafka.keeper.processes import resident_bytes
 from tests.support.helpers import eventually
-from tests.support.service import ServiceProcess, serving
+from tests.support.service import ServiceProcess, serve_arguments, serving
 
 DEAD = "127.0.0.1:1"
 MOST = 60
@@ -163,3 +165,24 @@ def test_given_a_request_in_the_shape_of_two_when_sent_then_it_is_refused(servic
     with connect(service) as connection:
         connection.sendall(smuggled)
         assert b" 200 " not in seen(connection)
+
+
+@pytest.mark.parametrize(
+    ("hard", "allowed", "consequences"),
+    [(1_200, 1_068, []), (900, 900, ["the API takes 132 connections at the same time"])],
+    ids=["enough", "too few"],
+)
+def test_given_few_open_files_when_serve_starts_then_it_raises_its_limit_and_says_what_is_missing(
+    tmp_path: Path, hard: int, allowed: int, consequences: list[str]
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[api]\nwaiters_max = 20\nconnections_max = 300\n")
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard}))"
+    program = ("-c", f"{limited}; from discovery.cli.app import main; main()", "serve")
+    arguments = serve_arguments(DEAD, tmp_path / "state", "--config", str(config))
+    with ServiceProcess(*arguments, log=tmp_path / "log", program=program) as service:
+        assert resource.prlimit(service.pid, resource.RLIMIT_NOFILE) == (allowed, hard)
+        lines = [json.loads(line) for line in service.log.read_text().splitlines()]
+    few = [line for line in lines if line["event"] == "few_files"]
+    assert [line["consequence"] for line in few] == consequences
+    assert all((line["limit"], line["wanted"], "ulimit -n" in line["remedy"]) == (900, 1_068, True) for line in few)

@@ -101,7 +101,7 @@ def test_given_another_authority_when_followed_then_the_embedded_loop_leads_and_
     try:
         eventually(lambda: feed.mode is Mode.EMBEDDED_LOOP, 30, "the embedded loop")
         assert feed.view().sentence.startswith(f"embedded loop in place of {service.api}")
-        assert feed.fallback
+        assert said in feed.view().fallback, "what the status of the query and its metric show"
     finally:
         feed.stop()
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.results import commit
+
 _SEEN = defaultdict[str, dict[str, dict[str, object]]](dict)
 
 
@@ -24,5 +26,5 @@ def pytest_sessionfinish() -> None:
     for stack, tests in _SEEN.items():
         file = Path("build/tried", f"{stack}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
-        seen = {"cores": os.cpu_count(), "tests": dict(sorted(tests.items()))}
+        seen = {"commit": commit(), "cores": os.cpu_count(), "tests": dict(sorted(tests.items()))}
         file.write_text(json.dumps(seen, indent=2) + "\n", encoding="utf-8")

@@ -29,6 +29,7 @@ from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from tests.stack.monitoring import EXTERNAL, Heard, monitoring
 from tests.support.helpers import eventually
 from tests.support.ports import service_ports
+from tests.support.results import commit
 from tests.support.runbooks import SHOWS, found, run, sh_blocks, variables
 from tests.support.service import ServiceProcess
 
@@ -302,7 +303,13 @@ def note(scene: Scene, seconds: float) -> None:
         {"alert": alert, "fault": fault, "fired_after_seconds": round(fired), "resolved_after_seconds": round(over)}
         for alert, fault, fired, over in scene.rows
     ]
-    seen = {"cores": os.cpu_count(), "seconds": round(seconds), "runbook_blocks": len(_COMMANDS), "alerts": rows}
+    seen = {
+        "commit": commit(),
+        "cores": os.cpu_count(),
+        "seconds": round(seconds),
+        "runbook_blocks": len(_COMMANDS),
+        "alerts": rows,
+    }
     target = Path(os.environ.get("ALERTS_RESULT", "build/alerts.json"))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(seen, indent=2) + "\n", encoding="utf-8")

@@ -19,6 +19,7 @@ from deploy.source.alerts import SOURCE_ALERTS
 from discovery.spark.progress.metrics import SourceCollector
 from tests.stack.monitoring import EXTERNAL, monitoring
 from tests.support.helpers import eventually
+from tests.support.results import commit
 from tests.support.source_report import A_REPORT
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -85,7 +86,7 @@ def test_given_reports_of_sources_when_they_get_worse_and_well_again_then_alerts
     said = [text for name in WORSE for text in heard.annotations[name].values()]
     assert [text for text in said if re.search(r"no value|error|\{\{", text, re.IGNORECASE)] == []
     names = ("alert", "fault", "fired_after_seconds", "resolved_after_seconds")
-    seen = {"cores": os.cpu_count(), "alerts": [dict(zip(names, row, strict=True)) for row in rows]}
+    seen = {"commit": commit(), "cores": os.cpu_count(), "alerts": [dict(zip(names, row, strict=True)) for row in rows]}
     target_file = Path("build/source_alerts.json")
     target_file.parent.mkdir(parents=True, exist_ok=True)
     target_file.write_text(json.dumps(seen, indent=2) + "\n", encoding="utf-8")

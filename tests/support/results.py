@@ -23,12 +23,17 @@ def say(text: str) -> None:
     print(f"  {text}", flush=True)
 
 
+def commit() -> str:
+    """Return the commit that is checked out, with `-dirty` where something was changed since."""
+    named = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return named.stdout.strip()
+
+
 def environment() -> dict[str, Any]:
     """Return what the figures were taken on, and by which command on which commit."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return {
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "command": " ".join(sys.orig_argv[1:]),
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,9 +79,31 @@ def fresh(options: ClientOptions) -> ClientOptions:
         read = _looked_at(read)
         with _lock:
             _read_here[options.opened] = read
+    return last_read(options)
+
+
+def last_read(options: ClientOptions) -> ClientOptions:
+    """Return options with what `fresh` found last in the key and trust stores.
+
+    Runs: any thread; looks at no file.
+    """
+    with _lock:
+        read = _read_here.get(options.opened)
+    if read is None:
+        return options
     now = {name: value for name, value in read.made.librdkafka.items() if name.startswith("ssl.")}
     same = now.items() <= options.librdkafka.items()
     return options if same else replace(options, librdkafka={**options.librdkafka, **now})
+
+
+def files_of(options: ClientOptions) -> Mapping[Side, str]:
+    """Return where the stores lie that were read for these options; nothing in a process that did not read them.
+
+    Runs: any thread.
+    """
+    with _lock:
+        read = _read_here.get(options.opened)
+    return {} if read is None else {store.side: store.location for store in read.given.stores}
 
 
 @dataclass(frozen=True, slots=True)

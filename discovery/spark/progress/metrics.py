@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from discovery.config.certificate_metric import expiry
 from discovery.core.model import LoopState
 from discovery.spark.progress.reports import SourceReport
 
@@ -51,6 +52,7 @@ class SourceCollector(Collector):
         yield _state(reports)
         yield _brokers(reports)
         yield _commits(reports)
+        yield expiry(one for _, report in reports for one in report.certificates)
         meaning = "Rows behind the watermark, which a query left out; Spark counts them after a partial aggregation."
         family = CounterMetricFamily("kafka_discovery_query_late_rows_dropped", meaning, labels=("query",))
         for query, rows in self._late().items():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from discovery.config.certificates import Certificate
 from discovery.spark.source.status import SCHEMA, folder, remove_dead
 
 _log = logging.getLogger("kafka_discovery.progress")
@@ -75,6 +76,8 @@ class SourceReport:
     """Whether its workers read with the plain engine, which is several times slower."""
     plans: frozenset[int]
     """Digests of where its last batches were planned to end: which source of which query it is."""
+    certificates: tuple[Certificate, ...]
+    """What its Kafka clients log in with and trust."""
 
 
 def read_reports(state_dir: Path, *, jvm_pid: int | None = None) -> tuple[SourceReport, ...]:
@@ -110,6 +113,7 @@ def _report(key: str, raw: dict[str, Any]) -> SourceReport:
         "commit_error": commits["error"],
         "waiting": tuple(raw["waiting"]),
         "plans": frozenset(raw["plans"]),
+        "certificates": tuple(Certificate(**one) for one in raw["certificates"]),
     }
     return SourceReport(**{**same, **changed})
 

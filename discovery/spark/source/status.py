@@ -13,9 +13,11 @@ import threading
 import zlib
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from discovery.config.certificates import of_client
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
 from discovery.core.errors import BUG_PHRASE
@@ -188,7 +190,7 @@ def remove_dead(status_folder: Path) -> None:
 def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[int, ...] = ()) -> dict[str, Any]:
     """Put one picture together.
 
-    Runs: anywhere (pure, but for process numbers); about a millisecond per 1 000 partitions.
+    Runs: anywhere (pure, but for process numbers and files of certificates); about a millisecond per 1 000 partitions.
     """
     from discovery.spark.source.shared import reads_plainly  # noqa: PLC0415 - who reads the file needs no data plane
 
@@ -235,6 +237,7 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "engine_fallback": cuts.plain_engine or ("no compiler" if plain and options.fetch_engine == "auto" else ""),
         "plain_engine": plain,
         "plans": list(plans),
+        "certificates": [asdict(one) for one in of_client(options.client, "kafka.ssl")],
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.chaos.joint.rounds import staged
 from tests.chaos.joint.scene import EXECUTOR, Scene
 from tests.chaos.seeds import drawn
-from tests.chaos.slope import Series, grows, table
+from tests.chaos.slope import Series, growing, grows, table
 from tests.support.family import command_line, descendants, descriptors, resident_mib, threads
 from tests.support.results import environment, say, write_result
 
@@ -102,13 +102,21 @@ def section(result: Result) -> str:
     )
 
 
+def failures(result: Result) -> list[str]:
+    """Return what may not happen, and did."""
+    return [*([result["broken"]] if result["broken"] else []), *(f"grows: {one}" for one in growing(result["slopes"]))]
+
+
 def main(minutes: float = MINUTES, seed: int = 1) -> int:
-    """Run, write `build/bench/soak_joint.json`, tell; 1 where a promise did not hold."""
+    """Run, write `build/bench/soak_joint.json`, tell; 1 where a promise did not hold or something grows."""
     done = environment()
     result = {**soak(minutes, seed), "environment": done}
     say(f"written to {write_result('soak_joint', result)}")
     print(section(result))
-    return 1 if result["broken"] else 0
+    failed = failures(result)
+    for one in failed:
+        say(one)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

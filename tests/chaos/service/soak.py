@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.slope import Series, grows, table
+from tests.chaos.slope import Series, growing, grows, table
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.family import descriptors, resident_mib, threads
 from tests.support.results import environment, say, write_result
@@ -237,13 +237,26 @@ def section(result: Result) -> str:
     )
 
 
+def failures(result: Result) -> list[str]:
+    """Return what may not happen, and did."""
+    unhealed = [one["round"] for one in result["rounds"] if one["healed_seconds"] is None]
+    return [
+        *(f"round {number} did not heal within {HEAL_SECONDS:g} s" for number in unhealed),
+        *(["generations went back"] * bool(result["generation_went_back"])),
+        *(["unexpected errors"] * bool(result["unexpected_errors"])),
+        *(f"grows: {title}" for title in growing(result["slopes"])),
+    ]
+
+
 def main(minutes: float = MINUTES, seed: int = 1) -> int:
-    """Run, write `build/bench/soak_service.json`, tell; 1 where a round did not heal, or something unexpected came."""
+    """Run, write `build/bench/soak_service.json`, tell; 1 where something failed or grows."""
     result = {**soak(minutes, seed), "environment": environment()}
     say(f"written to {write_result('soak_service', result)}")
     print(section(result))
-    failed = [one for one in result["rounds"] if one["healed_seconds"] is None]
-    return 1 if failed or result["generation_went_back"] or result["unexpected_errors"] else 0
+    failed = failures(result)
+    for one in failed:
+        say(one)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
+from tests.chaos.joint.soak import failures as joint_failures
 from tests.chaos.joint.soak import section as joint_section
 from tests.chaos.seeds import shrunk
 from tests.chaos.service.rounds import plan_of, section
+from tests.chaos.service.soak import failures as soak_failures
 from tests.chaos.service.soak import section as soak_section
 
 
@@ -53,3 +55,21 @@ def test_given_a_soak_of_all_when_rendered_then_a_broken_promise_and_what_grew_a
     assert "Sure to have grown in this run: service: memory, MiB." in text
     assert "state on disk" not in text
     assert "did not hold: 3 records came twice" in joint_section(result | {"broken": "3 records came twice"})
+
+
+def test_given_a_soak_in_which_something_grows_when_it_ends_then_it_fails() -> None:
+    grown = {"median": 70.0, "an_hour": 5.0, "either_way": 1.0}
+    still = {"rounds": [{"round": 1, "healed_seconds": 2.0}], "generation_went_back": 0, "unexpected_errors": 0}
+    assert not soak_failures(still | {"slopes": {"threads": grown | {"either_way": 5.0}}})
+    assert not joint_failures({"broken": "", "slopes": {"visible again after, s": grown}})
+    assert soak_failures(still | {"slopes": {"threads": grown}}) == ["grows: threads"]
+    assert joint_failures({"broken": "3 records lost", "slopes": {"memory": grown}}) == [
+        "3 records lost",
+        "grows: memory",
+    ]
+    unhealed = {"rounds": [{"round": 2, "healed_seconds": None}], "generation_went_back": 1, "unexpected_errors": 1}
+    assert soak_failures(unhealed | {"slopes": {}}) == [
+        "round 2 did not heal within 60 s",
+        "generations went back",
+        "unexpected errors",
+    ]

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from tests.chaos.slope import Series, _student, grows, slope, table
+from tests.chaos.slope import Series, _student, growing, grows, slope, table
 
 HOUR = [float(second) for second in range(0, 3600, 10)]
 
@@ -47,6 +47,14 @@ def test_given_several_measures_when_rendered_then_each_has_its_growth_or_none()
     assert not grows(short.slopes()["grows"])
     assert table(short.slopes()) == ["Too few samples to tell what grows."]
     assert [line.split(" |")[0] for line in table(seen)[2:]] == ["| grows", "| stays"]
+
+
+def test_given_resources_and_a_time_when_all_grow_then_the_resources_beyond_their_error_are_named() -> None:
+    more, perhaps, unknown = (
+        {"median": 1.0, "an_hour": hour, "either_way": error} for hour, error in ((2.0, 1.9), (2.0, 2.0), (None, None))
+    )
+    seen = {"memory, MiB": more, "state on disk, kB": perhaps, "threads": unknown, "answer, ms": more, "after, s": more}
+    assert growing(seen) == ["memory, MiB"]
 
 
 @pytest.mark.parametrize(("free", "quantile"), [(6, 2.447), (10, 2.228), (30, 2.042)])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from discovery.config.client import keytool, opened_stores
-from discovery.config.client.opened_stores import fresh, open_stores
+from discovery.config.client.opened_stores import fresh, last_read, open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.core.errors import ConfigError
 from discovery.spark.source.options.parse import parse_options
@@ -70,7 +70,9 @@ def test_given_a_renewed_store_when_a_client_is_made_again_then_it_gets_what_the
     assert fresh(options).librdkafka == options.librdkafka
     assert [one for one in caplog.messages if one.startswith("store_not_read_again ")] == caplog.messages[-1:]
     store.write_text(made.text("client.pem"))
+    assert last_read(options) is options, "nobody has looked"
     assert fresh(options).librdkafka["ssl.certificate.pem"].strip() == made.text("client.crt").strip()
+    assert last_read(options) == fresh(options)
     assert not any(secret in caplog.text for secret in SECRETS)
     store.write_text(made.text("stranger-client.pem"))
     with monkeypatch.context() as broken:

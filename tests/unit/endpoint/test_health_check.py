@@ -119,32 +119,37 @@ def test_given_a_broker_behind_tls_when_proved_then_it_is_asked_by_name_and_a_st
         assert listener.received == b""
 
 
-def test_given_another_authority_in_the_trust_store_when_proved_then_its_brokers_are_believed(
+def test_given_changed_stores_when_proved_then_proof_and_health_checks_take_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("discovery.config.client.opened_stores._CONTENTS_CHECK_SECONDS", 0.0)
-    before, after, store = trustme.CA(), trustme.CA(), tmp_path / "ca.pem"
-    before.cert_pem.write_to_path(store)
-    options = open_stores(map_client_options({"security.protocol": "SSL", "ssl.truststore.location": str(store)}))
+    before, after = trustme.CA(), trustme.CA()
+    listener = Listener(after)
+    trust, key = tmp_path / "trust.pem", tmp_path / "key.pem"
+
+    def hold(authority: trustme.CA) -> None:
+        authority.cert_pem.write_to_path(trust)
+        authority.issue_cert("client.example.com").private_key_and_cert_chain_pem.write_to_path(key)
+
+    hold(before)
+    stores = {"ssl.truststore.location": str(trust), "ssl.keystore.location": str(key), "ssl.keystore.type": "PEM"}
+    options = open_stores(map_client_options({"security.protocol": "SSL", **stores}))
     prover, cluster_id = KafkaProver(options, Policy()), ClusterId("one")
     # librdkafka's part: a listener without Kafka behind it proves no cluster.
     monkeypatch.setattr(prover, "_vet", lambda address: ProbeOutcome(address=address, cluster_id=cluster_id))
-    listener = Stranger(before)
-    after.issue_cert("localhost").configure_cert(listener.context)
 
-    async def main() -> tuple[str | None, str | None]:
+    async def main() -> None:
         server = await asyncio.start_server(listener.talk, "127.0.0.1", 0, ssl=listener.context)
         resolved = Resolved(socket.AF_INET, server.sockets[0].getsockname()[:2])
         name = BrokerAddress("localhost", resolved.address[1])
-        refused = await prover.prove(name, resolved, cluster_id)
-        after.cert_pem.write_to_path(store)
-        proved = await prover.prove(name, resolved, cluster_id)
+        assert "does not show the name" in str(await prover.prove(name, resolved, cluster_id))
+        hold(after)
+        assert await prover.prove(name, resolved, cluster_id) is None
+        assert await is_answering(resolved, "localhost", tls=prover.tls, timeout_seconds=10)
         server.close()
-        return refused, proved
 
-    refused, proved = asyncio.run(main())
-    assert refused is not None
-    assert proved is None
+    asyncio.run(main())
+    assert listener.logins == 1, "the health check logged in by the renewed certificate"
 
 
 def test_given_a_plain_listener_when_proved_then_the_address_is_asked_that_clients_are_led_to() -> None:

@@ -127,6 +127,19 @@ def test_given_more_topics_and_consumers_than_allowed_when_scraped_then_their_se
     play(tmp_path, story, metrics={"topics_max": 1, "consumers_max": 1})
 
 
+def test_given_a_reader_that_has_fallen_back_when_it_reports_then_status_list_and_metric_show_it(
+    tmp_path: Path,
+) -> None:
+    async def story(one: Running, _: FakeCluster) -> None:
+        for why in ("CERTIFICATE_VERIFY_FAILED", ""):
+            await one.api.put("/v1/consumers/x", json={"instance": "i", "fallback": why})
+            assert (await one.api.get("/v1/status")).json()["fallen_back"] == ["x"] * bool(why)
+            assert [c["fallback"] for c in (await one.api.get("/v1/consumers")).json()["consumers"]] == [why]
+            assert value(await scrape(one), "consumer_fallback", consumer="x") == bool(why)
+
+    play(tmp_path, story)
+
+
 async def promtool_accepts(text: str) -> None:
     """Let Prometheus' own tool check a scrape, on machines that have it (Debian: the package prometheus)."""
     if (promtool := shutil.which("promtool")) is None:

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from pyspark.sql.streaming.listener import QueryStartedEvent
 
+from discovery.config.client.opened_stores import open_stores
+from discovery.config.client.options import map_client_options
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, LoopState, Verdict
 from discovery.feed.base import AddressReport
@@ -162,6 +165,24 @@ def test_given_a_query_without_a_batch_when_scraped_then_it_has_dropped_no_rows(
     registry.register(progress._collector)
     progress.onQueryStarted(QueryStartedEvent(uuid.UUID(int=7), uuid.UUID(int=8), name, "", set()))
     assert registry.get_sample_value("kafka_discovery_query_late_rows_dropped_total", {"query": query}) == 0
+
+
+def test_given_sources_that_share_stores_when_scraped_then_each_certificate_has_its_end_once(tmp_path: Path) -> None:
+    authority, ends = trustme.CA(), datetime(2031, 1, 2, tzinfo=UTC)
+    trust, key = tmp_path / "trust.pem", tmp_path / "key.pem"
+    authority.cert_pem.write_to_path(trust)
+    authority.issue_cert("dau", not_after=ends).private_key_and_cert_chain_pem.write_to_path(key)
+    plan = planner(parked_feed())
+    stores = {"ssl.truststore.location": str(trust), "ssl.keystore.location": str(key), "ssl.keystore.type": "PEM"}
+    plan.options = replace(plan.options, client=open_stores(map_client_options(stores)))
+    StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path)), ("hourly", seen(tmp_path))], dict))
+    name = "kafka_discovery_certificate_expiry_timestamp_seconds"
+    assert registry.get_sample_value(name, {"use": "kafka_identity", "file": str(key)}) == ends.timestamp()
+    assert registry.get_sample_value(name, {"use": "kafka_trust", "file": str(trust)}) is not None
+    text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
+    assert text.count(f"\n{name}{{") == 2
 
 
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
