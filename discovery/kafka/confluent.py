@@ -30,7 +30,7 @@ from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
-from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
+from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer, said
 
 T = TypeVar("T")
 _Asked = Iterable[tuple[Any, "Future[Any]"]]
@@ -77,7 +77,7 @@ class ErrorMemory:
         kind = failure_kind(last)
         if kind not in (FailureKind.AUTH, FailureKind.TLS):
             kind = failure.kind
-        return GatewayError(kind, f"{failure.detail} (last connection error: {last.str()})")
+        return GatewayError(kind, f"{failure.detail} (last connection error: {said(last)})")
 
 
 class ConfluentGateway:

@@ -23,6 +23,16 @@ from discovery.kafka.vetting.tls import is_tls_failure
 
 _REMEMBERED = 50_000
 """Partitions reported lately; beyond it they are built again."""
+_LONGEST = 400
+
+
+def said(error: KafkaError) -> str:
+    """Return an error's text as one short line: what an issuer of tokens answers, a page in HTML too, is part of it.
+
+    Runs: anywhere (pure).
+    """
+    text = " ".join(error.str().split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def failure_kind(error: KafkaError) -> FailureKind:
