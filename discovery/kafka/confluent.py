@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import (
@@ -30,7 +30,7 @@ from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
-from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer
+from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer, said
 
 T = TypeVar("T")
 _Asked = Iterable[tuple[Any, "Future[Any]"]]
@@ -77,7 +77,7 @@ class ErrorMemory:
         kind = failure_kind(last)
         if kind not in (FailureKind.AUTH, FailureKind.TLS):
             kind = failure.kind
-        return GatewayError(kind, f"{failure.detail} (last connection error: {last.str()})")
+        return GatewayError(kind, f"{failure.detail} (last connection error: {said(last)})")
 
 
 class ConfluentGateway:
@@ -260,15 +260,20 @@ def _known_cluster(client: AdminClient) -> str | None:
 def _metadata(client: AdminClient, topics: Collection[TopicName] | None, timeout_seconds: float) -> MetadataAnswer:
     if topics is None:
         return metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True)
-    if len(topics) > _ONE_BY_ONE:
-        return _only(metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True), topics)
     deadline = time.monotonic() + timeout_seconds
-    names = tuple(topics) or (PROBE_TOPIC,)
-    answers = []
-    for name in names:
-        left = max(0.001, deadline - time.monotonic())
-        answers.append(metadata_answer(client.list_topics(name, timeout=left)))
-    return _joined(answers, asked=topics)
+    if len(topics) > _ONE_BY_ONE:
+        listed = _only(metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True), topics)
+        by_name = _by_name(client, listed.unknown_topics[:_ONE_BY_ONE], deadline)
+        # A full list leaves out what this login may not see; asked for by name, it says so. Then none counts as gone.
+        refused = next((answer.complaint for answer in by_name if answer.complaint), "")
+        return replace(listed, unknown_topics=(), complaint=refused) if refused else listed
+    return _joined(_by_name(client, tuple(topics) or (PROBE_TOPIC,), deadline), asked=topics)
+
+
+def _by_name(client: AdminClient, names: Iterable[TopicName | str], deadline: float) -> list[MetadataAnswer]:
+    return [
+        metadata_answer(client.list_topics(name, timeout=max(0.001, deadline - time.monotonic()))) for name in names
+    ]
 
 
 def _only(answer: MetadataAnswer, topics: Collection[TopicName]) -> MetadataAnswer:
@@ -286,7 +291,9 @@ def _joined(answers: Sequence[MetadataAnswer], *, asked: Collection[TopicName]) 
         return strange
     known: list[TopicMetadata] = [t for answer in answers for t in answer.topics]
     unknown = [name for answer in answers for name in answer.unknown_topics if name in asked]
-    return _rebuilt(answers[-1], topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))
+    refused = next((answer.complaint for answer in answers if answer.complaint), "")
+    last = replace(answers[-1], complaint=refused)
+    return _rebuilt(last, topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))
 
 
 def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unknown: list[TopicName]) -> MetadataAnswer:
@@ -296,6 +303,7 @@ def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unkno
         topics=topics,
         unknown_topics=tuple(unknown),
         controller_id=answer.controller_id,
+        complaint=answer.complaint,
     )
 
 

@@ -23,6 +23,16 @@ from discovery.kafka.vetting.tls import is_tls_failure
 
 _REMEMBERED = 50_000
 """Partitions reported lately; beyond it they are built again."""
+_LONGEST = 400
+
+
+def said(error: KafkaError) -> str:
+    """Return an error's text as one short line: what an issuer of tokens answers, a page in HTML too, is part of it.
+
+    Runs: anywhere (pure).
+    """
+    text = " ".join(error.str().split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def failure_kind(error: KafkaError) -> FailureKind:
@@ -105,7 +115,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
     """Turn one `list_topics` result into our answer; the probe topic is left out.
 
     Raises:
-        GatewayError: no broker in it (EMPTY), or an asked topic is forbidden (AUTH).
+        GatewayError: no broker in it (EMPTY).
 
     Runs: anywhere (pure).
     """
@@ -114,6 +124,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         raise GatewayError(FailureKind.EMPTY, "the metadata answer holds no broker")
     known: list[TopicMetadata] = []
     unknown: list[TopicName] = []
+    complaint = ""
     for topic in metadata.topics.values():
         if topic.topic == PROBE_TOPIC:
             # It is asked for to hear of brokers. A login that may not describe all topics learns that it is forbidden.
@@ -123,7 +134,8 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         elif topic.error.code() in codes.UNKNOWN_TOPIC:
             unknown.append(TopicName(topic.topic))
         elif failure_kind(topic.error) is FailureKind.AUTH:
-            raise GatewayError(FailureKind.AUTH, f"topic {topic.topic}: {topic.error.str()}; allow DESCRIBE on it")
+            # Not said to be gone either: the others are followed on, and it stays as it was last seen.
+            complaint = f"topic {topic.topic}: {topic.error.str()}; allow DESCRIBE on it"
         # Any other topic error (LEADER_NOT_AVAILABLE while it is made) leaves the topic unsaid: unknown, not gone.
     return MetadataAnswer(
         cluster_id=ClusterId(metadata.cluster_id) if metadata.cluster_id else None,
@@ -133,4 +145,5 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         complete=complete,
         controller_id=BrokerId(metadata.controller_id) if metadata.controller_id >= 0 else None,
         answered_by=BrokerId(metadata.orig_broker_id) if metadata.orig_broker_id >= 0 else None,
+        complaint=complaint,
     )

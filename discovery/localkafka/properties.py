@@ -4,8 +4,10 @@ import base64
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from discovery.core.errors import ConfigError
+from discovery.core.model import BrokerAddress
 
 CONTROLLER_ID = 1000
 HOST = "127.0.0.1"
@@ -55,6 +57,8 @@ class ClusterSettings:
 
     brokers: int = 3
     """Broker ids are 1..brokers."""
+    host: str = HOST
+    """Loopback address that brokers listen on; Kafka's tool that formats a controller cannot read one of IPv6."""
     racks: int = 1
     """Brokers fill racks in order of their ids: 12 in 3 racks are 1-4, 5-8, 9-12."""
     extra_properties: Mapping[str, str] = field(default_factory=dict)
@@ -145,13 +149,14 @@ def broker_properties(
     """Configure one broker; `listener_ports` has a port for each further listener."""
     ports = listener_ports or {}
     protocol = "SASL_PLAINTEXT" if settings.sasl_users else "PLAINTEXT"
+    at = partial(BrokerAddress, settings.host)
     return {
         **_COMMON,
         **_BROKER,
         "process.roles": "broker",
         "node.id": str(broker_id),
         "listeners": ",".join(
-            (f"CLIENT://{HOST}:{port}", *(f"{name}://{HOST}:{ports[name]}" for name in settings.listeners))
+            (f"CLIENT://{at(port)}", *(f"{name}://{at(ports[name])}" for name in settings.listeners))
         ),
         "listener.security.protocol.map": ",".join(
             (

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
-from discovery.localkafka.properties import ADMIN_USER, HOST, PLAIN_LOGIN, ClusterSettings
+from discovery.core.model import BrokerAddress
+from discovery.localkafka.properties import ADMIN_USER, PLAIN_LOGIN, ClusterSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class ClusterRecord:
 
     def address(self, name: str) -> str:
         """Return `host:port` of a process."""
-        return f"{HOST}:{self.ports[name]}"
+        return str(BrokerAddress(self.settings.host, self.ports[name]))
 
     @property
     def client_options(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from discovery.core.errors import DiscoveryError, KafkaUnreachableError
+from discovery.core.errors import DiscoveryError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from discovery.spark.source.batch import KafkaDiscoveryReader
@@ -50,7 +50,7 @@ def read(cluster: LocalKafka, **options: str) -> list[str]:
 def test_given_a_login_without_rights_when_they_are_granted_one_by_one_then_each_that_is_missing_is_named(
     cluster: LocalKafka,
 ) -> None:
-    with pytest.raises(KafkaUnreachableError, match=r"topic seen-1: .* authorization failed; allow DESCRIBE") as unseen:
+    with pytest.raises(DiscoveryError, match=r"topic seen-1: .* authorization failed; allow DESCRIBE") as unseen:
         read(cluster, subscribe="seen-1")
     rule(cluster, USER, ResourceType.TOPIC, "seen-1", DESCRIBE)
     heard: list[str] = [str(unseen.value)]

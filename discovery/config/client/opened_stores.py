@@ -5,6 +5,7 @@ which comes with the Java that Spark needs.
 """
 
 import contextlib
+import ssl
 import threading
 import time
 import uuid
@@ -31,6 +32,8 @@ _HERE = uuid.uuid4().hex
 _log = event_log("discovery.config.stores")
 _MAX_BYTES = 16 << 20
 _JKS, _JCEKS, _DER, _PEM = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x30", b"-----BEGIN"
+_AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
+"""Where Debian, Red Hat and SUSE have the authorities of the system."""
 _WRONG_PASSWORD = "the password does not open it; correct"  # noqa: S105 - a sentence
 
 
@@ -41,7 +44,8 @@ def open_stores(options: ClientOptions) -> ClientOptions:
 
     Returns:
         Options that need no file, and hold no password of a store; the same object if there was nothing to read. In
-        this process `fresh` tells what the files hold later.
+        this process `fresh` tells what the files hold later. The one file that clients open themselves is that of the
+        operating system's authorities, where tokens come over https and no other authority is named.
 
     Raises:
         ConfigError: a file is missing, unreadable, locked by another password, empty, or of a form nobody can read;
@@ -49,6 +53,7 @@ def open_stores(options: ClientOptions) -> ClientOptions:
 
     Runs: driver, once per query and process; blocks for milliseconds, 1-2 s for each JKS store (a JVM starts).
     """
+    options = _with_authorities(options)
     if not options.stores:
         return options
     digest = _digest(options)
@@ -57,6 +62,20 @@ def open_stores(options: ClientOptions) -> ClientOptions:
         name = next((one for one, read in _read_here.items() if read.given == options), f"{_HERE}.{len(_read_here)}")
         _read_here[name] = _Read(options, digest, made, time.monotonic())
     return replace(made, opened=name)
+
+
+def _with_authorities(options: ClientOptions) -> ClientOptions:
+    """Name the authorities of this system for the token endpoint: libcurl in librdkafka knows only Red Hat's file."""
+    given = options.librdkafka
+    address = given.get("sasl.oauthbearer.token.endpoint.url", "").strip().lower()
+    if not address.startswith("https:") or given.keys() & {"https.ca.location", "https.ca.pem"}:
+        return options
+    found = next((path for path in (ssl.get_default_verify_paths().cafile, *_AUTHORITIES) if _is_file(path)), None)
+    return replace(options, librdkafka={**given, "https.ca.location": found}) if found else options
+
+
+def _is_file(path: str | None) -> bool:
+    return path is not None and Path(path).is_file()
 
 
 def fresh(options: ClientOptions) -> ClientOptions:

@@ -1,5 +1,6 @@
 """Step two of vetting: a metadata request through a client that knows one address alone."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from discovery.core.errors import GatewayError
 from discovery.core.model import Broker, ClusterId, Verdict
 from discovery.kafka import codes
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, make_client
-from discovery.kafka.translate import metadata_answer
+from discovery.kafka.translate import metadata_answer, said
 from discovery.kafka.vetting.sniff import Sniffed, sniff
 from discovery.kafka.vetting.tls import explain_tls, is_certain
 
@@ -24,6 +25,7 @@ _LOGIN_FIRST = (
     "answers as Kafka does, but closes the connection when asked for metadata; the listener probably wants a login: "
     "set kafka.security.protocol to SASL_PLAINTEXT or SASL_SSL"
 )
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - what librdkafka says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +112,27 @@ def _ask(
             return failed
         # Each wait for metadata is a request of its own, so a slow broker needs a longer one; its id came by itself.
         wait = 2 * wait if own_id else min(2 * wait, _LAST_SLICE_SECONDS)
+    issuer = _issuer(properties)
+    waiting = f"; or {issuer} gives no token, without which nobody is asked" if issuer else ""
     return Probed(
-        failure=Verdict.SILENT, detail=f"accepted a connection, but no answer within {timeout_seconds:g} s: {last}"
+        failure=Verdict.SILENT,
+        detail=f"accepted a connection, but no answer within {timeout_seconds:g} s: {last}{waiting}",
+    )
+
+
+def _issuer(properties: Mapping[str, Any]) -> str:
+    """Return the host of the token endpoint, nothing of its address that could be a secret; empty: there is none."""
+    address = str(properties.get("sasl.oauthbearer.token.endpoint.url", ""))
+    return re.split("[/?#]", address.partition("://")[2])[0].rpartition("@")[2]
+
+
+def _login_remedy(reason: str, properties: Mapping[str, Any]) -> str:
+    issuer = _issuer(properties)
+    if not issuer or _NO_TOKEN not in reason:
+        return "correct kafka.sasl.jaas.config"
+    return (
+        f"no token from {issuer}: look at kafka.sasl.oauthbearer.token.endpoint.url, at clientId and "
+        "clientSecret in kafka.sasl.jaas.config and, for https, at kafka.https.ca.location"
     )
 
 
@@ -121,10 +142,10 @@ def _conclude(
     """Say what the connection errors so far mean; None: go on waiting."""
     tls = "SSL" in str(properties.get("security.protocol", "")).upper().replace("SASL", "")
     telling = symptoms.telling
-    reason = telling.str() if telling is not None else "the client was cut off"
+    reason = said(telling) if telling is not None else "the client was cut off"
     code = telling.code() if telling is not None else codes.TRANSPORT
     if code == codes.LOGIN:
-        return Probed(failure=Verdict.AUTH_FAILED, detail=f"{reason}; correct kafka.sasl.jaas.config")
+        return Probed(failure=Verdict.AUTH_FAILED, detail=f"{reason}; {_login_remedy(reason, properties)}")
     if code == codes.BAD_MESSAGE:
         return Probed(failure=Verdict.NOT_KAFKA, detail=reason)
     if is_certain(reason):
