@@ -1,5 +1,6 @@
 """Brokers that listen on an IPv6 address alone: every part that takes a list, or learns addresses, meets brackets."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -54,7 +55,8 @@ def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_given_brokers_on_ipv6_when_read_and_written_then_records_flow(cluster: LocalKafka, tmp_path: Path) -> None:
-    options = {"kafka.bootstrap.servers": dead_first(cluster), "subscribe": TOPIC}
+    # Apart from the views of other clusters that this user's state folder may hold.
+    options = {"kafka.bootstrap.servers": dead_first(cluster), "subscribe": TOPIC, "stateDir": str(tmp_path)}
     reader = KafkaDiscoveryReader(parse_options(options))
     values = [v for part in reader.partitions() for b in reader.read(part) for v in b.column("value").to_pylist()]
     assert sorted(value.decode() for value in values) == sorted(numbered(COUNT))
@@ -65,12 +67,16 @@ def test_given_brokers_on_ipv6_when_read_and_written_then_records_flow(cluster: 
     assert sink.visible() == ["a", "b"]
 
 
-def test_given_brokers_on_ipv6_when_vetted_then_addresses_are_shown_as_they_are_written(
+def test_given_brokers_on_ipv6_when_asked_about_then_addresses_are_shown_as_they_are_written(
     cluster: LocalKafka,
 ) -> None:
     vetted = command("bootstrap", "--bootstrap", dead_first(cluster))
     alive = {*cluster.bootstrap_servers.split(","), dead_first(cluster).split(",")[1].rpartition("/")[2]}
     assert set(vetted.stdout.strip().split(",")) == alive, vetted
+    examined = command("doctor", "--bootstrap", dead_first(cluster)).stdout
+    assert all(address in examined for address in (*alive, "[::1]:1")), examined
+    asked = ("removal", "--brokers", "2", "--bootstrap", cluster.bootstrap_servers, "--json")
+    assert json.loads(command(*asked).stdout)["verdict"] == "not"
 
 
 def test_given_brokers_on_ipv6_when_a_service_follows_them_then_clients_reach_them_through_its_endpoint(
