@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,16 @@ import pytest
 from discovery.config.client.options import ClientOptions
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import DiscoveryError
-from discovery.core.model import parse_bootstrap_servers
+from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.fetch import FetchRange, fetch
 from discovery.spark.source.batch import KafkaDiscoveryReader
 from discovery.spark.source.feeds import embedded_feed
 from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.shared import fetch_settings
 from tests.support.helpers import eventually, numbered, produce
 from tests.support.proxy import Api, KafkaProxy, Rule
 from tests.support.slow_leader import SLOW, follow_a_slow_leader
@@ -62,6 +65,25 @@ def test_given_a_leader_that_answers_no_fetch_when_read_at_once_then_the_task_fa
         leader = task.ranges[0].leader_address  # type: ignore[attr-defined]
         assert str(error.value).startswith("stallTimeout: no record came for 5 s from the leader of ")
         assert f"{topic_name}-0 at offset 0 of 5 (broker {leader})" in str(error.value)
+
+
+@pytest.mark.timeout(120)
+def test_given_a_leader_slower_than_the_task_asks_questions_when_read_then_its_answer_is_waited_for(
+    three_brokers: LocalKafka, topic_name: str
+) -> None:
+    three_brokers.create_topic(topic_name, assignment=[[SLOW]])
+    produce(three_brokers.bootstrap_servers, topic_name, *numbered(5))
+    addresses = {number: three_brokers.address(number) for number in three_brokers.broker_ids}
+    with KafkaProxy(addresses) as proxy:
+        proxy.slow[SLOW] = 12.0
+        options = parse_options({"kafka.bootstrap.servers": proxy.bootstrap_servers, "subscribe": topic_name})
+        slow = FetchRange(
+            topic_partition=TopicPartition(TopicName(topic_name), 0), start_offset=0, end_offset=5, answer_seconds=12.0
+        )
+        settings = replace(fetch_settings(options, patient=True), stall_seconds=60.0)
+        brokers = parse_bootstrap_servers(proxy.bootstrap_servers)
+        batches = list(fetch([slow], brokers, settings, on_waiting=lambda _: None))
+        assert sum(batch.num_rows for batch in batches) == 5
 
 
 def test_given_brokers_that_take_most_of_a_second_for_each_answer_when_vetted_then_they_are_alive(

@@ -51,7 +51,8 @@ def test_given_a_leader_that_takes_many_seconds_when_all_there_is_is_read_then_b
 ) -> None:
     with slow_leader(kafka_cluster, topic_name, delay_seconds) as proxy:
         for name in BOTH:
-            reading = read_stream(options(proxy, topic_name), format=name, checkpoint=name, available_now=True)
+            given = {**options(proxy, topic_name), "kafka.default.api.timeout.ms": "120000"}
+            reading = read_stream(given, format=name, checkpoint=name, available_now=True)
             reading.wait_end(90 + CONNECTED * delay_seconds)
             assert reading.values() == sorted([*FIRST, *FIRST])
 

@@ -13,6 +13,8 @@ SETUP, ANSWER, FIRST_ANSWER = (
 )
 LONGEST_MILLISECONDS = 300_000
 """librdkafka refuses more for `socket.timeout.ms` and `api.version.request.timeout.ms`."""
+_UNANSWERED, _MOST_UNANSWERED = "socket.max.fails", 100
+"""By default librdkafka closes a connection with the answer that is waited for after one shorter question in vain."""
 _MOST_SECONDS = 10.0
 """A job often brings a minute and more along for the JVM client; a frozen broker must not hold up discovery as long."""
 
@@ -43,4 +45,5 @@ def patient(given: Mapping[str, str], deadline_seconds: float) -> dict[str, str]
         deadline_seconds: How long one answer may take.
     """
     deadline = min(round(deadline_seconds * 1_000), LONGEST_MILLISECONDS)
-    return {name: str(max(deadline, int(given.get(name, "0")))) for name in (SETUP, ANSWER, FIRST_ANSWER)}
+    limits = {name: str(max(deadline, int(given.get(name, "0")))) for name in (SETUP, ANSWER, FIRST_ANSWER)}
+    return {**limits, _UNANSWERED: str(_MOST_UNANSWERED)}
