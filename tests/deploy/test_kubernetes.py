@@ -282,6 +282,37 @@ def test_given_every_value_when_helm_fills_the_chart_then_each_is_in_what_it_mak
     assert deployment["spec"]["template"]["spec"]["volumes"][-1]["persistentVolumeClaim"]["claimName"] == "mine"
 
 
+GONE_WITHOUT = {
+    "service": {
+        ("ConfigMap", ""), ("Deployment", ""), ("NetworkPolicy", ""), ("PersistentVolumeClaim", "-state"),
+        ("Pod", "-test"), ("PodDisruptionBudget", ""), ("Service", ""),
+    },
+    "networkPolicy": {("NetworkPolicy", "")},
+    "podDisruptionBudget": {("PodDisruptionBudget", "")},
+    "monitoring": {("PodMonitor", ""), ("PrometheusRule", "")},
+}  # fmt: skip
+"""By part that can be switched off: kinds that go with it, and the ends of their names."""
+
+
+@needs_helm
+@pytest.mark.parametrize("part", GONE_WITHOUT)
+def test_given_a_part_that_is_switched_off_when_filled_then_its_objects_alone_are_gone(
+    tmp_path: Path, part: str
+) -> None:
+    assert GONE_WITHOUT.keys() == {
+        name for name, value in helm.VALUES.items() if isinstance(value, dict) and "enabled" in value
+    }
+    every, left = (
+        {(d["kind"], d["metadata"]["name"].removeprefix(k8s.NAME)) for d in template(tmp_path, values)}
+        for values in (
+            {name: {"enabled": True} for name in GONE_WITHOUT},
+            {name: {"enabled": name != part} for name in GONE_WITHOUT},
+        )
+    )
+    assert every - left == GONE_WITHOUT[part]
+    assert left < every
+
+
 @needs_helm
 def test_given_two_releases_in_one_namespace_when_made_then_no_object_and_no_pod_is_anothers(tmp_path: Path) -> None:
     one, other = (template(tmp_path, {"monitoring": {"enabled": True}}, release=name) for name in ("one", "other"))

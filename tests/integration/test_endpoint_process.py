@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
+from cryptography import x509
 
 from discovery.localkafka.cluster import LocalKafka
 from tests.support.endpoint import brokers_at
@@ -76,6 +78,28 @@ def test_given_the_endpoint_alone_when_it_is_stopped_then_it_ends_well_and_its_s
             finally:
                 one.kill()
     assert "BUG in" not in (tmp_path / "log").read_text()
+
+
+def test_given_a_trust_store_when_the_endpoint_is_scraped_then_it_says_until_when_it_holds(tmp_path: Path) -> None:
+    store, config, metrics_port = tmp_path / "trust.pem", tmp_path / "config.toml", free_port()
+    trustme.CA().cert_pem.write_to_path(store)
+    config.write_text(
+        '[clusters.main]\nbootstrap_servers = "127.0.0.1:1"\n[clusters.main.client]\n'
+        f'"security.protocol" = "SSL"\n"ssl.truststore.location" = "{store}"\n'
+    )
+    arguments = ["--config", str(config), "--state-dir", str(tmp_path), "--port", "0", "--metrics-port"]
+    command = [sys.executable, "-c", _MAIN, "endpoint", *arguments, str(metrics_port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+        try:
+            assert one.stdout is not None
+            one.stdout.readline()
+            metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=20, trust_env=False).text
+        finally:
+            one.kill()
+    ends = x509.load_pem_x509_certificate(store.read_bytes()).not_valid_after_utc.timestamp()
+    series = f'kafka_discovery_certificate_expiry_timestamp_seconds{{file="{store}",use="kafka_trust"}} '
+    (value,) = [line.removeprefix(series) for line in metrics.splitlines() if line.startswith(series)]
+    assert float(value) == ends
 
 
 @pytest.mark.parametrize(
