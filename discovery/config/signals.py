@@ -1,25 +1,40 @@
 """The signals that ask a process to stop, as something may be done about them."""
 
 import signal
-from _thread import start_new_thread
+import socket
+import threading
 from collections.abc import Callable
-from types import FrameType
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_sockets: list[socket.socket] = []
+"""Where the interpreter writes the numbers of signals: kept open."""
 
 
 def on_stop_signal(act: Callable[[int], object]) -> None:
     """Call `act` with the number of each SIGTERM or SIGINT from now on, on a thread of its own.
 
-    Never in the handler: it runs in the midst of the main thread, which may hold the very lock that `act` wants
-    (`Event.wait` holds the event's for a moment), and would wait for itself for ever. Nor by `Thread.start`, which
-    takes locks too.
+    Never in a handler: it runs in the midst of the main thread, which may hold the very lock that `act` wants
+    (`Event.wait` holds the event's for a moment), and would wait for itself for ever. Nor by way of one: it only runs
+    once the main thread does, and a signal that comes in the moment before that begins to wait, or that the kernel
+    gives to another thread, does not wake it.
 
     Runs: main thread.
     """
+    heard, writing = socket.socketpair()
+    writing.setblocking(False)
+    _sockets.append(writing)
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        start_new_thread(act, (number,))
+    def relay() -> None:
+        with heard:
+            while number := heard.recv(1):
+                if number[0] in STOP_SIGNALS:
+                    act(number[0])
 
+    threading.Thread(target=relay, name="stop signals", daemon=True).start()
+    signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     for number in STOP_SIGNALS:
-        signal.signal(number, handle)
+        signal.signal(number, _nothing)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """There must be a handler for the interpreter to note the signal."""

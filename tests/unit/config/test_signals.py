@@ -1,5 +1,6 @@
 """Signals that ask a process to stop."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from discovery.config.signals import STOP_SIGNALS, on_stop_signal
 def handlers() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
+    signal.set_wakeup_fd(-1)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -32,3 +34,20 @@ def test_given_a_main_thread_that_holds_the_lock_when_a_signal_comes_then_nobody
         signal.raise_signal(number)  # the handler runs before this returns
     assert stop.wait(20)
     assert reported == [number]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_given_a_signal_that_does_not_wake_the_main_thread_when_it_waits_then_the_signal_is_heard(number: int) -> None:
+    """Whether another thread gets it, as here, or it comes just before the wait: nothing interrupts the main thread."""
+    stop, over = threading.Event(), threading.Event()
+    taker = threading.Thread(target=over.wait, args=(30,))
+    taker.start()
+    on_stop_signal(lambda _: stop.set())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        os.kill(os.getpid(), number)
+        assert stop.wait(20)
+    finally:
+        over.set()
+        taker.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
