@@ -55,8 +55,6 @@ class MetadataAnswer:
     """None: the address that the client began with, whichever broker that is."""
     elapsed_seconds: float = 0.0
     """How long the request took; for metrics."""
-    complaint: str = ""
-    """Why nothing is said of a topic that was asked for by name: this login may not see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -424,7 +424,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         turn.state,
         confirmed_at=turn.now,
         metadata_failures=0,
-        complaint=answer.complaint,
+        complaint="",
         absences=merged.absences,
         suspicions=suspicion.raised(suspicion.settled(turn.state.suspicions, now=turn.now), returned, now=turn.now),
     )

@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import (
@@ -260,20 +260,15 @@ def _known_cluster(client: AdminClient) -> str | None:
 def _metadata(client: AdminClient, topics: Collection[TopicName] | None, timeout_seconds: float) -> MetadataAnswer:
     if topics is None:
         return metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True)
-    deadline = time.monotonic() + timeout_seconds
     if len(topics) > _ONE_BY_ONE:
-        listed = _only(metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True), topics)
-        by_name = _by_name(client, listed.unknown_topics[:_ONE_BY_ONE], deadline)
-        # A full list leaves out what this login may not see; asked for by name, it says so. Then none counts as gone.
-        refused = next((answer.complaint for answer in by_name if answer.complaint), "")
-        return replace(listed, unknown_topics=(), complaint=refused) if refused else listed
-    return _joined(_by_name(client, tuple(topics) or (PROBE_TOPIC,), deadline), asked=topics)
-
-
-def _by_name(client: AdminClient, names: Iterable[TopicName | str], deadline: float) -> list[MetadataAnswer]:
-    return [
-        metadata_answer(client.list_topics(name, timeout=max(0.001, deadline - time.monotonic()))) for name in names
-    ]
+        return _only(metadata_answer(client.list_topics(timeout=timeout_seconds), complete=True), topics)
+    deadline = time.monotonic() + timeout_seconds
+    names = tuple(topics) or (PROBE_TOPIC,)
+    answers = []
+    for name in names:
+        left = max(0.001, deadline - time.monotonic())
+        answers.append(metadata_answer(client.list_topics(name, timeout=left)))
+    return _joined(answers, asked=topics)
 
 
 def _only(answer: MetadataAnswer, topics: Collection[TopicName]) -> MetadataAnswer:
@@ -291,9 +286,7 @@ def _joined(answers: Sequence[MetadataAnswer], *, asked: Collection[TopicName]) 
         return strange
     known: list[TopicMetadata] = [t for answer in answers for t in answer.topics]
     unknown = [name for answer in answers for name in answer.unknown_topics if name in asked]
-    refused = next((answer.complaint for answer in answers if answer.complaint), "")
-    last = replace(answers[-1], complaint=refused)
-    return _rebuilt(last, topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))
+    return _rebuilt(answers[-1], topics=tuple(sorted(known, key=lambda t: t.name)), unknown=sorted(unknown))
 
 
 def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unknown: list[TopicName]) -> MetadataAnswer:
@@ -303,7 +296,6 @@ def _rebuilt(answer: MetadataAnswer, *, topics: tuple[TopicMetadata, ...], unkno
         topics=topics,
         unknown_topics=tuple(unknown),
         controller_id=answer.controller_id,
-        complaint=answer.complaint,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from discovery.core.answers import MetadataAnswer, ProbeOutcome
-from discovery.core.errors import GatewayError
+from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, ClusterId, TopicName
 from discovery.core.prediction.living import living
 from discovery.core.prediction.removal import GROUPS, RemovalFacts
@@ -238,10 +238,8 @@ def _check_sight(step: _Survey, gateway: Gateway) -> None:
     """
     for name in (GROUPS, TopicName(f"{secrets.token_hex(12)}-is-no-topic")):
         try:
-            hidden = gateway.fetch_metadata([name], timeout_seconds=step.timeout()).complaint
+            gateway.fetch_metadata([name], timeout_seconds=step.timeout())
         except GatewayError as error:
-            step.doubts.append(f"topics: {error.detail}.")
-            return
-        if hidden:
-            step.doubts.append("topics are hidden from this login; grant Describe on all topics.")
+            hidden = "topics are hidden from this login; grant Describe on all topics"
+            step.doubts.append(f"{hidden if error.kind is FailureKind.AUTH else f'topics: {error.detail}'}.")
             return

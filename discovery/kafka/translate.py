@@ -115,7 +115,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
     """Turn one `list_topics` result into our answer; the probe topic is left out.
 
     Raises:
-        GatewayError: no broker in it (EMPTY).
+        GatewayError: no broker in it (EMPTY), or an asked topic is forbidden (AUTH).
 
     Runs: anywhere (pure).
     """
@@ -124,7 +124,6 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         raise GatewayError(FailureKind.EMPTY, "the metadata answer holds no broker")
     known: list[TopicMetadata] = []
     unknown: list[TopicName] = []
-    complaint = ""
     for topic in metadata.topics.values():
         if topic.topic == PROBE_TOPIC:
             # It is asked for to hear of brokers. A login that may not describe all topics learns that it is forbidden.
@@ -134,8 +133,7 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         elif topic.error.code() in codes.UNKNOWN_TOPIC:
             unknown.append(TopicName(topic.topic))
         elif failure_kind(topic.error) is FailureKind.AUTH:
-            # Not said to be gone either: the others are followed on, and it stays as it was last seen.
-            complaint = f"topic {topic.topic}: {topic.error.str()}; allow DESCRIBE on it"
+            raise GatewayError(FailureKind.AUTH, f"topic {topic.topic}: {topic.error.str()}; allow DESCRIBE on it")
         # Any other topic error (LEADER_NOT_AVAILABLE while it is made) leaves the topic unsaid: unknown, not gone.
     return MetadataAnswer(
         cluster_id=ClusterId(metadata.cluster_id) if metadata.cluster_id else None,
@@ -145,5 +143,4 @@ def metadata_answer(metadata: Any, *, complete: bool = False) -> MetadataAnswer:
         complete=complete,
         controller_id=BrokerId(metadata.controller_id) if metadata.controller_id >= 0 else None,
         answered_by=BrokerId(metadata.orig_broker_id) if metadata.orig_broker_id >= 0 else None,
-        complaint=complaint,
     )

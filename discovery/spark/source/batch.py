@@ -20,7 +20,7 @@ from discovery.spark.source.planning.bounded import longest_wait_seconds
 from discovery.spark.source.planning.bounds import ENDING, STARTING, Bound, BoundNames, ByTimestamp, option_of
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, Offsets
 from discovery.spark.source.planning.plan import describe
-from discovery.spark.source.planning.start import NO_TOPIC, existing, is_settled, refuse_mismatch, refuse_out_of_range
+from discovery.spark.source.planning.start import existing, is_settled, refuse_mismatch, refuse_out_of_range
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.timestamps import offsets_by_time
 from discovery.spark.source.shared import fetch_settings, say_notes, started_feed, with_open_stores
@@ -128,7 +128,7 @@ def _complete_view(feed: SourceFeed, options: SourceOptions, patience: Patience)
     view = patience.ask(feed.refresh, wait_seconds)
     if view.missing_topics:
         missing = ", ".join(view.missing_topics)
-        raise ConfigError(f"subscribe: topic {missing} {NO_TOPIC}")
+        raise ConfigError(f"subscribe: topic {missing} does not exist; create it or correct the subscription")
     view = patience.wait(lambda v: not _unreadable(v, options), wait_seconds)
     if unreadable := _unreadable(view, options):
         raise KafkaUnreachableError(

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from discovery.core.answers import (
     CallEnded,
     MetadataFailure,
@@ -405,18 +403,6 @@ def test_given_a_refused_login_when_metadata_fails_then_no_client_is_rebuilt_and
         assert decision.instructions == ()
     assert "metadata fails: topic t: not authorized" in decision.sentence
     assert "metadata fails" not in run(state, answer(1, 2, topics=(topic(),))).sentence
-
-
-def test_given_a_topic_that_may_not_be_seen_when_others_are_answered_then_it_stays_and_they_are_followed() -> None:
-    state = settled(2, topic("kept"), topic("seen"))
-    partly = replace(answer(1, 2, topics=(topic("seen", leader=2),)), complaint="topic kept: not authorized")
-    decision = run(state, partly)
-    assert "metadata fails: topic kept: not authorized" in decision.sentence
-    topics = snapshot_of(decision.state).topics
-    assert set(topics) == {"kept", "seen"}
-    assert topics[TopicName("seen")].partitions[0].leader_id == 2
-    both = run(decision.state, answer(1, 2, topics=(topic("kept"), topic("seen"))))
-    assert "metadata fails" not in both.sentence
 
 
 def test_given_an_asked_topic_when_one_answer_does_not_know_it_then_it_is_not_confirmed_missing() -> None:

@@ -57,12 +57,6 @@ def test_given_a_topic_that_does_not_exist_when_the_time_is_up_then_it_is_named(
         planner(feed, startupTimeout="30s").initial_offsets()
 
 
-def test_given_a_topic_of_which_nothing_is_said_when_the_time_is_up_then_the_reason_is_in_the_error() -> None:
-    feed = feed_with({}, sentence="metadata fails: topic t: not authorized; allow DESCRIBE on it")
-    with pytest.raises(ConfigError, match="nothing is known yet of topic t; metadata fails: topic t: not authorized"):
-        planner(feed, startupTimeout="30s").initial_offsets()
-
-
 def test_given_a_pattern_that_matches_nothing_when_starting_then_the_query_waits_and_reads_from_the_first_record(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

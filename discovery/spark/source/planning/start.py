@@ -9,10 +9,6 @@ from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
 from discovery.spark.source.planning.bounds import STARTING, mismatch
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, Offsets
 
-NO_TOPIC = (
-    "does not exist; create it or correct the subscription (or this login may not see it: allow DESCRIBE on the topic)"
-)
-
 
 def is_living(view: FeedView) -> bool:
     """Tell whether a living broker of the right cluster confirmed this view, rather than a file of an earlier run.
@@ -191,10 +187,7 @@ def explain(view: FeedView, interest: Interest) -> str:
         alive = any(report.verdict is Verdict.ALIVE for report in view.addresses.values())
         return view.sentence if alive else f"no living broker; {verdicts(view)}"
     if view.missing_topics:
-        return f"topic {', '.join(view.missing_topics)} {NO_TOPIC}"
-    unsaid = sorted(set(interest.asked_topics or ()) - {tp.topic for tp in view.partitions})
-    if unsaid:
-        return f"nothing is known yet of topic {', '.join(unsaid)}; {view.sentence}"
+        return f"topic {', '.join(view.missing_topics)} does not exist; create it or correct the subscription"
     absent = sorted(set(interest.assigned) - set(view.partitions))
     if absent:
         return f"assign names partitions that do not exist: {', '.join(map(str, absent))}"
