@@ -53,7 +53,7 @@ def valid(use: str, file: str, pem: bytes) -> Iterator[Certificate]:
 
     try:
         ends = [one.not_valid_after_utc.timestamp() for one in x509.load_pem_x509_certificates(pem)]
-    except ValueError:  # OpenSSL has taken what cryptography does not read
+    except (ValueError, x509.InvalidVersion):  # OpenSSL has taken what cryptography does not read
         return
     # A chain is worth nothing after its first end; of authorities the old one may expire beside the new one.
     yield Certificate(use=use, file=file, expires_wall=min(ends) if use in {"api", "kafka_identity"} else max(ends))

@@ -1,5 +1,6 @@
 """The signals that ask a process to stop, as something may be done about them."""
 
+import os
 import signal
 import socket
 import threading
@@ -28,12 +29,23 @@ def on_stop_signal(act: Callable[[int], object]) -> None:
         with heard:
             while number := heard.recv(1):
                 if number[0] in STOP_SIGNALS:
-                    act(number[0])
+                    threading.Thread(target=act, args=(number[0],), name="stop", daemon=True).start()
 
     threading.Thread(target=relay, name="stop signals", daemon=True).start()
     signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     for number in STOP_SIGNALS:
         signal.signal(number, _nothing)
+
+
+def _forget() -> None:
+    """A child that is forked without a program of its own ends by signals as others do; its parent hears nothing."""
+    if any(signal.getsignal(number) is _nothing for number in STOP_SIGNALS):
+        signal.set_wakeup_fd(-1)
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _nothing(_number: int, _frame: object) -> None:

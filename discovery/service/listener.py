@@ -19,7 +19,7 @@ from discovery.service.limits import LimitedProtocol
 _SPARE = 32
 """Connections over the limit that still get a 503 where every other one is being served."""
 _BREATH_SECONDS = 0.1
-_HANDSHAKE_SECONDS = 1.0
+_HANDSHAKE_SECONDS = 5.0
 """Whoever takes longer for a TLS handshake makes room before those who have finished theirs."""
 _COMPLAIN_SECONDS = 10.0
 _EMPTY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
 
 from discovery.config.client.options import ClientOptions
 from discovery.core.policy import Policy
@@ -13,8 +14,10 @@ SETUP, ANSWER, FIRST_ANSWER = (
 )
 LONGEST_MILLISECONDS = 300_000
 """librdkafka refuses more for `socket.timeout.ms` and `api.version.request.timeout.ms`."""
-_UNANSWERED, _MOST_UNANSWERED = "socket.max.fails", 100
+_UNANSWERED = "socket.max.fails"
 """By default librdkafka closes a connection with the answer that is waited for after one shorter question in vain."""
+_QUESTION_SECONDS = 3.0
+"""How long a waiting task gives such a question."""
 _MOST_SECONDS = 10.0
 """A job often brings a minute and more along for the JVM client; a frozen broker must not hold up discovery as long."""
 
@@ -46,4 +49,4 @@ def patient(given: Mapping[str, str], deadline_seconds: float) -> dict[str, str]
     """
     deadline = min(round(deadline_seconds * 1_000), LONGEST_MILLISECONDS)
     limits = {name: str(max(deadline, int(given.get(name, "0")))) for name in (SETUP, ANSWER, FIRST_ANSWER)}
-    return {**limits, _UNANSWERED: str(_MOST_UNANSWERED)}
+    return {**limits, _UNANSWERED: str(1 + ceil(deadline / 1_000 / _QUESTION_SECONDS))}

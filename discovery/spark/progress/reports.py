@@ -113,7 +113,7 @@ def _report(key: str, raw: dict[str, Any]) -> SourceReport:
         "commit_error": commits["error"],
         "waiting": tuple(raw["waiting"]),
         "plans": frozenset(raw["plans"]),
-        "certificates": tuple(Certificate(**one) for one in raw["certificates"]),
+        "certificates": tuple(Certificate(**one) for one in raw.get("certificates", ())),
     }
     return SourceReport(**{**same, **changed})
 

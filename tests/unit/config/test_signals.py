@@ -51,3 +51,22 @@ def test_given_a_signal_that_does_not_wake_the_main_thread_when_it_waits_then_th
         over.set()
         taker.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_given_a_child_forked_without_a_program_when_it_is_terminated_then_it_ends_and_its_parent_hears_nothing() -> (
+    None
+):
+    heard: list[int] = []
+    on_stop_signal(heard.append)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"1")
+        signal.sigtimedwait([signal.SIGUSR2], 20)
+        os._exit(0)
+    assert os.read(reading, 1) == b"1"
+    os.close(reading)
+    os.close(writing)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    assert heard == []

@@ -24,6 +24,23 @@ def test_given_a_leader_that_answers_at_once_when_asked_then_the_same_look_sees_
     assert confirmation.seen(CUT, VIEW) is None, "once"
 
 
+def test_given_an_older_answer_when_seen_then_a_newer_row_and_a_later_cut_stay() -> None:
+    confirmation = Confirmation(lambda _: ANSWER)
+    confirmation.ask(CUT, 1.0)
+    now = view_of({tp(0): partition_view(0, 20), tp(1): partition_view(0, 5)})
+    seen = confirmation.seen({**CUT, tp(1): 4}, now)
+    assert seen is not None
+    assert seen.partitions[tp(0)] == partition_view(0, 20)
+    assert seen.partitions[tp(1)].parked_reason == "it was cut after the others were asked about"
+
+
+def test_given_an_answer_when_it_is_forgotten_then_it_counts_no_more() -> None:
+    confirmation = Confirmation(lambda _: ANSWER)
+    confirmation.ask(CUT, 1.0)
+    confirmation.forget()
+    assert confirmation.seen(CUT, VIEW) is None
+
+
 def test_given_nobody_who_answers_when_asked_then_looks_go_on_and_one_question_is_under_way() -> None:
     released, asked = threading.Event(), []
 

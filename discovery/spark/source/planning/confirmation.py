@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from discovery.core.errors import DiscoveryError, KafkaUnreachableError
-from discovery.feed.base import FeedView
+from discovery.core.errors import KafkaUnreachableError
+from discovery.feed.base import FeedView, PartitionView
 from discovery.spark.source.planning.offsets import Offsets
 
 _Work = Callable[[], None]
+_NOT_ASKED = "it was cut after the others were asked about"
 _QUICK_SECONDS = 0.05
 """A living leader answers within the look that asks; the next one may be a long trigger later."""
 
@@ -28,7 +29,7 @@ class Confirmation:
         self._aside = aside
         self._asked: Offsets = {}
         self._is_busy = False
-        self._answer: FeedView | DiscoveryError | None = None
+        self._answer: FeedView | Exception | None = None
 
     def ask(self, cut_ends: Offsets, wait_seconds: float) -> None:
         """Ask for a fresh answer about cut partitions, unless a question is under way.
@@ -48,7 +49,7 @@ class Confirmation:
                 self._answer = self._refresh(wait_seconds)
             except KafkaUnreachableError:
                 pass  # whoever still needs it asks again
-            except DiscoveryError as error:
+            except Exception as error:  # noqa: BLE001 - raised by whoever looks
                 self._answer = error
             finally:
                 self._is_busy = False
@@ -58,19 +59,32 @@ class Confirmation:
     def seen(self, cut_ends: Offsets, view: FeedView) -> FeedView | None:
         """Return the view with what was answered about these partitions, once; None: nothing was, yet.
 
-        One that is parked by now stays as it is: its answer is from before.
+        One that is parked by now stays as it is: its answer is from before. One that was cut since is parked.
 
         Raises:
-            DiscoveryError: the feed cannot go on.
+            Exception: as `refresh` did; the feed cannot go on.
 
         Runs: driver; from memory.
         """
-        if self._is_busy or self._answer is None or not cut_ends.items() <= self._asked.items():
+        covered = dict(cut_ends.items() & self._asked.items())
+        if self._is_busy or self._answer is None or not covered:
             return None
         answer, self._answer = self._answer, None
-        if isinstance(answer, DiscoveryError):
+        if isinstance(answer, Exception):
             raise answer
-        parked = {tp for tp in cut_ends if (known := view.partitions.get(tp)) and known.parked_reason is not None}
-        rows = {tp: row for tp, row in view.partitions.items() if tp in parked or tp not in cut_ends}
-        fresh = {tp: row for tp, row in answer.partitions.items() if tp in cut_ends and tp not in parked}
-        return replace(view, partitions=rows | fresh)
+        rows = dict(view.partitions)
+        for tp in cut_ends:
+            known, row = rows.pop(tp, None), answer.partitions.get(tp)
+            if known is not None and (tp not in covered or known.parked_reason is not None):
+                rows[tp] = replace(known, parked_reason=known.parked_reason or _NOT_ASKED)
+            elif row is not None:
+                rows[tp] = known if known is not None and _is_newer(known, row) else row
+        return replace(view, partitions=rows)
+
+    def forget(self) -> None:
+        """Let what was asked for count no more: it was answered in another way."""
+        self._asked, self._answer = {}, None
+
+
+def _is_newer(known: PartitionView, row: PartitionView) -> bool:
+    return known.topic_id == row.topic_id and (known.high_watermark or 0) >= (row.high_watermark or 0)

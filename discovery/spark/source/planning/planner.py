@@ -41,6 +41,7 @@ _HEARD_SECONDS = 6.0
 _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
+_LONG_TRIGGER_SECONDS = 10.0
 _UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
 CHECKPOINT = "the checkpoint's offsets"
 
@@ -96,6 +97,8 @@ class Planner:
         self._resumed = False
         self._refuse_start = refuse_start
         self._confirmation = confirmation or Confirmation(feed.refresh)
+        self._looked_at, self._rested_seconds = self._clock.monotonic(), 0.0
+        """When Spark asked last, and how long after the time before: a query with a long trigger may wait a second."""
         commits = options.commit_offsets and options.group
         self.stands: Offsets = {}
         """Where the sink is: the end of the last batch that Spark recorded, less what was cut."""
@@ -167,6 +170,8 @@ class Planner:
         Runs: driver; from memory, unless records seem lost or a bounded run waits.
         """
         self.feed.note_plan()
+        now = self._clock.monotonic()
+        self._rested_seconds, self._looked_at = now - self._looked_at, now
         self.batch_since, self.batch = None, ()
         self._check_start(start)
         if self.cuts is not None:
@@ -406,8 +411,8 @@ class Planner:
         return view, judged
 
     def _fresh(self, judged: Judgement, view: FeedView, cut_ends: Offsets) -> FeedView | None:
-        """Return the view with a fresh answer in it; only lost records, and bounded runs, are waited for."""
-        if not judged.seems_lost and self.state.target is None:
+        """Return the view with a fresh answer in it; only lost records, bounded runs and long triggers wait for it."""
+        if not judged.seems_lost and self.state.target is None and self._rested_seconds < _LONG_TRIGGER_SECONDS:
             fresh = self._confirmation.seen(cut_ends, view)
             if fresh is None and judged.ask_seconds is not None:
                 self._confirmation.ask(cut_ends, judged.ask_seconds)
@@ -415,6 +420,7 @@ class Planner:
             return fresh
         if judged.ask_seconds is None:
             return None
+        self._confirmation.forget()
         try:
             return self.feed.refresh(judged.ask_seconds)
         except KafkaUnreachableError as error:
