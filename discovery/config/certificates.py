@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from discovery.config.client.opened_stores import files_of, last_read
@@ -44,16 +45,23 @@ def _content(path: str) -> bytes:
     return b""
 
 
+@lru_cache(maxsize=32)
+def _ends(pem: bytes) -> tuple[float, ...]:
+    """Read them once: a driver's status is written every second, and a bundle holds a hundred and more."""
+    from cryptography import x509  # noqa: PLC0415 - only where there are certificates
+
+    try:
+        return tuple(one.not_valid_after_utc.timestamp() for one in x509.load_pem_x509_certificates(pem))
+    except (ValueError, x509.InvalidVersion):  # OpenSSL has taken what cryptography does not read
+        return ()
+
+
 def valid(use: str, file: str, pem: bytes) -> Iterator[Certificate]:
     """Yield until when the certificates in `pem` hold; nothing where they cannot be read.
 
     Runs: anywhere (pure).
     """
-    from cryptography import x509  # noqa: PLC0415 - only where there are certificates
-
-    try:
-        ends = [one.not_valid_after_utc.timestamp() for one in x509.load_pem_x509_certificates(pem)]
-    except (ValueError, x509.InvalidVersion):  # OpenSSL has taken what cryptography does not read
+    if not (ends := _ends(pem)):
         return
     # A chain is worth nothing after its first end; of authorities the old one may expire beside the new one.
     yield Certificate(use=use, file=file, expires_wall=min(ends) if use in {"api", "kafka_identity"} else max(ends))
