@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -144,6 +145,38 @@ def running_query(
         with contextlib.suppress(Exception):
             query.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class PlainReader(threading.Thread):
+    """A bare librdkafka reader of all partitions, as a context: from which of them records come, and when."""
+
+    def __init__(
+        self, servers: str, topic: str, partitions: int, hear: Callable[[set[int], float], None], **options: Any
+    ) -> None:
+        """Read from the end; `hear` gets partitions and monotonic seconds, twenty times a second at most."""
+        super().__init__(name="plain reader", daemon=True)
+        given = {"bootstrap.servers": servers, "group.id": "plain", "log_level": 0, "auto.offset.reset": "latest"}
+        self._consumer = Consumer({**given, "fetch.wait.max.ms": 20, **options})
+        self._consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in range(partitions)])
+        self._hear = hear
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Take what comes."""
+        while not self._over.wait(0.05):
+            if heard := {m.partition() or 0 for m in self._consumer.consume(10_000, 0.0) if not m.error()}:
+                self._hear(heard, time.monotonic())
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        """Start to read."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._over.set()
+        self.join(10)
 
 
 @contextlib.contextmanager

@@ -9,15 +9,12 @@ import argparse
 import contextlib
 import os
 import tempfile
-import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
-
-from benchmarks.harness import NATIVE, OURS, Watched, load, running_query, spark_session
+from benchmarks.harness import NATIVE, OURS, PlainReader, Watched, load, running_query, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.results import run_cases, say, summary
@@ -38,37 +35,18 @@ CASES = {
 _WORDS = {"ours": "kafka-discovery", "ours_named": "kafka-discovery, `sourceId`", "native": "Spark's own source"}
 
 
-class Plain(threading.Thread):
-    """A bare reader: since when each partition is readable again."""
+class Plain(PlainReader):
+    """Since when each partition is readable again."""
 
     def __init__(self, servers: str) -> None:
-        """Read from the end."""
-        super().__init__(name="plain reader", daemon=True)
-        options = {"bootstrap.servers": servers, "group.id": "plain", "log_level": 0, "auto.offset.reset": "latest"}
-        patience = {"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100, "fetch.wait.max.ms": 20}
-        self._consumer = Consumer({**options, **patience})
-        self._consumer.assign([TopicPartition("t", partition, OFFSET_END) for partition in range(len(_BROKERS))])
-        self._over = threading.Event()
+        """Keep the first instant of each partition since they were forgotten, in monotonic seconds."""
         self.since: dict[int, float] = {}
-        """Monotonic seconds of the first record since it was emptied, by partition."""
+        patience = {"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100}
+        super().__init__(servers, "t", len(_BROKERS), self._note, **patience)
 
-    def run(self) -> None:
-        """Take what comes."""
-        while not self._over.is_set():
-            for message in self._consumer.consume(1_000, 0.05):
-                if not message.error():
-                    self.since.setdefault(message.partition() or 0, time.monotonic())
-        self._consumer.close()
-
-    def __enter__(self) -> Self:
-        """Start to read."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-        self._over.set()
-        self.join(10)
+    def _note(self, partitions: set[int], at: float) -> None:
+        for partition in partitions:
+            self.since.setdefault(partition, at)
 
 
 def measure(name: str, rounds: int) -> dict[str, Any]:

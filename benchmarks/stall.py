@@ -12,19 +12,18 @@ import os
 import random
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.chart import Strip, strips
-from benchmarks.harness import NATIVE, OURS, Watched, load, running_query, spark_session
+from benchmarks.harness import NATIVE, OURS, PlainReader, Watched, load, running_query, spark_session
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
 from tests.support.results import environment, kept_result, say, summary, write_result
@@ -98,39 +97,19 @@ class Reader:
         return sum(count for run in self.runs for _, count, _ in run.batches)
 
 
-class Plain(threading.Thread):
-    """A bare librdkafka reader of the same partitions: what Kafka itself let anybody read in a round."""
+class Plain(PlainReader):
+    """What Kafka itself let anybody read in a round."""
 
     def __init__(self, servers: str) -> None:
-        """Read from the end; nothing but the instants is kept."""
-        super().__init__(name="plain reader", daemon=True)
-        options = {"bootstrap.servers": servers, "group.id": "plain", "log_level": 0, "auto.offset.reset": "latest"}
-        self._consumer = Consumer({**options, "topic.metadata.refresh.interval.ms": 1_000, "fetch.wait.max.ms": 20})
-        self._consumer.assign([TopicPartition("t", partition, OFFSET_END) for partition in range(len(_BROKERS))])
-        self._over = threading.Event()
+        """Nothing but the instants is kept."""
         self._at: list[float] = []
-
-    def run(self) -> None:
-        """Note when records came, ten times a second at most."""
-        while not self._over.wait(0.1):
-            if any(not m.error() for m in self._consumer.consume(10_000, 0.0)):
-                self._at.append(time.monotonic())
-        self._consumer.close()
+        options = {"topic.metadata.refresh.interval.ms": 1_000}
+        super().__init__(servers, "t", len(_BROKERS), lambda _, at: self._at.append(at), **options)
 
     def gap(self, since: float, until: float) -> float:
         """Return the longest time in which nothing came from any partition."""
         instants = [since, *(at for at in tuple(self._at) if since < at < until), until]
         return max(b - a for a, b in itertools.pairwise(instants))
-
-    def __enter__(self) -> Self:
-        """Start to read."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-        self._over.set()
-        self.join(10)
 
 
 def measure(name: str, rounds: int) -> dict[str, Any]:
