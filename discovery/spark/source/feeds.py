@@ -16,7 +16,7 @@ from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
-from discovery.spark.source.cuts.left_behind import left_behind
+from discovery.spark.source.cuts.left_behind import LeftBehind, left_behind, left_behind_of
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.options.cuts import CutOptions
@@ -134,37 +134,42 @@ def no_cut_left_behind(
     options: SourceOptions,
     feed: PartitionFeed,
     *,
-    look: Callable[[SourceOptions, str, PartitionFeed], LedgerState | None] | None = None,
-) -> Callable[[Offsets], None]:
+    look: Callable[[SourceOptions, PartitionFeed], Mapping[Where, LedgerState]] | None = None,
+) -> Callable[[Offsets], LeftBehind]:
     """Return what refuses to go on from offsets at which a cut waits in a ledger that this start does not use.
 
     A source without a name looks at all ledger files. Of two named queries one may stand where a cut range of the other
-    ends, so a named one looks at the ledger of its own name alone that the other `cutLedger` would use; the rest it
-    sees once a worker has said which query it is. Ledgers that a living process holds are another query's: a
-    checkpoint has one driver.
+    ends, so a named one looks at its own name alone, in the other kind of ledger; the rest it sees once a worker has
+    said which query it is. Files that a living process holds are another query's: a checkpoint has one driver. Nobody
+    can tell who holds a ledger in Kafka: what waits there under other names is returned, for the workers to refuse.
 
     Args:
         options: The user's.
         feed: Knows the living brokers.
-        look: Reads the ledger of a name in Kafka, None: there is none; the default asks Kafka.
+        look: Reads the ledgers in Kafka; the default asks Kafka.
 
-    Runs: Spark's driver-side source runner; the check reads files, and asks Kafka for up to 10 s where the ledger is a
-    file.
+    Runs: Spark's driver-side source runner; the check reads files, and asks Kafka for up to 10 s.
     """
 
     @cache
-    def waiting() -> Mapping[Where, LedgerState]:
-        if options.source_id is None or options.cuts is None:
+    def files() -> Mapping[Where, LedgerState]:
+        if options.cuts is None or options.source_id is None:
             return _other_files(options)
-        if options.cuts.in_kafka:
-            return _other_files(options, of=options.source_id)
-        found = (look or _look_in_kafka)(options, options.source_id, feed)
-        return {} if found is None else {Where(options.source_id, in_kafka=True): found}
+        return _other_files(options, of=options.source_id) if options.cuts.in_kafka else {}
 
-    def check(offsets: Offsets) -> None:
-        for sentence in left_behind(offsets, waiting(), query=None):
+    @cache
+    def in_kafka() -> Mapping[Where, LedgerState]:
+        return (look or _look_in_kafka)(options, feed)
+
+    def check(offsets: Offsets) -> LeftBehind:
+        own = Where(options.source_id or "", in_kafka=True)
+        certain, others = dict(files()), dict(in_kafka())
+        if (found := others.pop(own, None)) is not None and not (options.cuts is not None and options.cuts.in_kafka):
+            certain[own] = found
+        for sentence in left_behind(offsets, certain, query=None):
             advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
             raise StateError(f"{sentence}{advice}")
+        return left_behind_of(offsets, others)
 
     return check
 
@@ -181,18 +186,21 @@ def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Wh
     )
 
 
-def _look_in_kafka(options: SourceOptions, source_id: str, feed: PartitionFeed) -> LedgerState | None:
-    """Look for a ledger that a source of this name kept in Kafka before; one out of reach is logged, no more."""
+def _look_in_kafka(options: SourceOptions, feed: PartitionFeed) -> Mapping[Where, LedgerState]:
+    """Look for the ledgers that sources keep in Kafka; a topic out of reach is logged, no more."""
     Patience(feed, options, SystemClock()).wait(is_living, _REACH_SECONDS)
+    topic = options.cuts.topic if options.cuts is not None else CUT_LEDGER_TOPIC
     try:
-        return _kafka_ledger(options, source_id, CUT_LEDGER_TOPIC, feed, _REACH_SECONDS).look()
+        return _kafka_ledger(options, options.source_id or "", topic, feed, _REACH_SECONDS).look_all()
     except (StateError, ConfigError) as error:
         _log.warning(
-            "whether a cut of sourceId %s waits in a ledger in Kafka (topic %s) is not known: %s; if its cutLedger was "
-            "kafka before, stop this query and start it again when that topic can be read",
-            source_id, CUT_LEDGER_TOPIC, error,
+            "whether a cut of this query waits in a ledger in Kafka (topic %s) is not known: %s; if %s before, stop "
+            "this query and start it again when that topic can be read",
+            topic, error,
+            "it had a sourceId with cutLedger=kafka" if options.source_id is None else
+            f"it had another sourceId than {options.source_id}, or its cutLedger was kafka,",
         )  # fmt: skip
-        return None
+        return {}
 
 
 def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:

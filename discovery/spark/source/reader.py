@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,8 @@ from discovery.core.model import BrokerAddress
 from discovery.feed.base import PartitionFeed
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import HIDE_TRACEBACK, one_line
-from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges
+from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges, refuse_left_behind
+from discovery.spark.source.cuts.left_behind import LeftBehind
 from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.offsets import Offsets
@@ -38,6 +39,8 @@ class RangesPartition(InputPartition):
     settings: FetchSettings
     ticket: Ticket | None = None
     """How to ask where ranges end; None: as planned."""
+    left_behind: LeftBehind = field(default_factory=dict)
+    """What the worker must refuse, by the id of its query."""
 
 
 def _border(method: _Method) -> _Method:
@@ -70,7 +73,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         *,
         refusal: str | None = None,
         tell: Callable[[Planner], StatusFile | None] = status_file_of,
-        refusing: Callable[[SourceOptions, PartitionFeed], Callable[[Offsets], None]] = no_cut_left_behind,
+        refusing: Callable[[SourceOptions, PartitionFeed], Callable[[Offsets], LeftBehind]] = no_cut_left_behind,
     ) -> None:
         """Keep the options; no I/O, no thread.
 
@@ -197,6 +200,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 brokers=brokers,
                 settings=patient if any(r.is_slow for r in ranges) else quick,
                 ticket=for_ranges(ticket, ranges),
+                left_behind=self._plan().left_behind,
             )
             for ranges in tasks
         ]
@@ -243,6 +247,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         task = cast("RangesPartition", partition)
         os.environ.pop(HIDE_TRACEBACK, None)
         try:
+            refuse_left_behind(task.left_behind)
             arbiter = None if task.ticket is None else TcpArbiter(task.ticket)
             yield from fetch(task.ranges, task.brokers, task.settings, on_waiting=_say_waiting, arbiter=arbiter)
         except DiscoveryError as error:

@@ -1,20 +1,24 @@
 """A cut that waits in another ledger than the one a start uses: its rest would be lost in silence."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from discovery.core.errors import StateError
 from discovery.core.model import TopicId
-from discovery.spark.source.cuts.ledger import Incarnation, LedgerState, fold
+from discovery.spark.source.cuts import arbiter
+from discovery.spark.source.cuts.arbiter import refuse_left_behind
+from discovery.spark.source.cuts.ledger import Incarnation, LedgerState, Where, fold
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.feeds import no_cut_left_behind
 from discovery.spark.source.options.parse import parse_options
-from discovery.spark.source.reader import KafkaDiscoveryStreamReader
+from discovery.spark.source.reader import KafkaDiscoveryStreamReader, RangesPartition
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import partition_view, tp
 from tests.support.fakes.planner import feed_with
@@ -113,10 +117,12 @@ def test_given_a_cut_under_another_name_when_adopted_then_it_is_refused_until_gi
     assert run(*adopt, "new")[0] == 0
 
 
-def started(state_dir: Path, in_kafka: LedgerState | None = None, **options: str) -> KafkaDiscoveryStreamReader:
+def started(
+    state_dir: Path, in_kafka: Mapping[Where, LedgerState] | None = None, **options: str
+) -> KafkaDiscoveryStreamReader:
     feed = feed_with({tp(0): partition_view(0, 20), tp(1): partition_view(0, 5)})
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), **options}
-    refusing = partial(no_cut_left_behind, look=lambda *_: in_kafka)
+    refusing = partial(no_cut_left_behind, look=lambda *_: in_kafka or {})
     return KafkaDiscoveryStreamReader(parse_options(given), lambda _: feed, tell=lambda _: None, refusing=refusing)
 
 
@@ -165,7 +171,7 @@ def test_given_two_named_queries_of_one_topic_when_started_after_a_crash_then_a_
 def test_given_a_cut_in_the_ledger_in_kafka_when_started_with_an_old_file_then_it_is_refused(tmp_path: Path) -> None:
     ledger(tmp_path, "mine").close()
     in_kafka = fold(LedgerState(), [Incarnation(number=1), CUT])
-    mine = started(tmp_path, in_kafka, sourceId="mine")
+    mine = started(tmp_path, {Where("mine", in_kafka=True): in_kafka}, sourceId="mine")
     try:
         with pytest.raises(
             StateError, match=r"loses \[8, 15\); start once more with sourceId=mine and cutLedger=kafka"
@@ -175,16 +181,38 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_started_with_an_old_file_then_i
         mine.stop()
 
 
+@pytest.mark.parametrize(
+    ("query", "sentence"), [(QUERY, "remove offsets/4"), (None, "give this one a stateDir of its own")]
+)
+@pytest.mark.parametrize("named", [{}, {"sourceId": "new"}])
+def test_given_a_cut_under_another_name_in_kafka_when_started_then_workers_of_that_query_refuse(
+    query: str | None, sentence: str, named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_kafka = fold(LedgerState(), [Incarnation(number=1), replace(CUT, query=query)])
+    ledger(tmp_path, "new").close()
+    reader = started(tmp_path, {Where("old", in_kafka=True): in_kafka}, **named)
+    try:
+        [task, *_] = reader.partitions(START, reader.latestOffset(START, NORMAL))
+        monkeypatch.setattr(arbiter, "own_batch", lambda: {"query": "another", "batch": 4})
+        if query is not None:
+            refuse_left_behind(cast("RangesPartition", task).left_behind)
+        monkeypatch.setattr(arbiter, "own_batch", lambda: {"query": QUERY, "batch": 4})
+        with pytest.raises(StateError, match=f"loses \\[8, 15\\).*{sentence}"):
+            next(reader.read(task))
+    finally:
+        reader.stop()
+
+
 def test_given_a_cut_in_the_ledger_file_when_started_with_a_ledger_in_kafka_then_it_is_refused(state_dir: Path) -> None:
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), "cutLedger": "kafka"}
     feed = feed_with({})
     with pytest.raises(StateError, match="start once more with sourceId=old and cutLedger=file"):
-        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed)({tp(0): 15})
-    no_cut_left_behind(parse_options({**given, "sourceId": "mine"}), feed)({tp(0): 15})
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15})
+    no_cut_left_behind(parse_options({**given, "sourceId": "mine"}), feed, look=lambda *_: {})({tp(0): 15})
     running = FileLedger(state_dir, "old")
     running.open()
     try:
-        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed)({tp(0): 15})
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15})
     finally:
         running.close()
 

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from pyspark.sql.types import StructType
 
 from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError, StateError
 from discovery.core.model import ClusterId
-from discovery.feed.base import SourceFeed
+from discovery.feed.base import PartitionFeed, SourceFeed
+from discovery.spark.source.cuts.left_behind import LeftBehind
 from discovery.spark.source.options.parse import SourceOptions, parse_options
+from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
 from pyspark_kafka_discovery import DefaultSource
 from tests.support.fakes.feed import COLD, ScriptedFeed, partition_view, tp, view_of
@@ -31,12 +33,19 @@ def _unchanged_environment() -> Iterator[None]:
     os.environ.pop("SPARK_HIDE_TRACEBACK", None)
 
 
+def nothing_waits(_options: SourceOptions, _feed: PartitionFeed) -> Callable[[Offsets], LeftBehind]:
+    """No ledger holds a cut; the brokers of these tests do not exist."""
+    return lambda _: {}
+
+
 def reader_over(feed: ScriptedFeed, **options: str) -> KafkaDiscoveryStreamReader:
     def factory(options: SourceOptions) -> SourceFeed:
         assert options.bootstrap
         return feed
 
-    return KafkaDiscoveryStreamReader(parse_options({**OPTIONS, **options}), factory, tell=lambda _: None)
+    return KafkaDiscoveryStreamReader(
+        parse_options({**OPTIONS, **options}), factory, tell=lambda _: None, refusing=nothing_waits
+    )
 
 
 def test_given_a_source_when_made_and_pickled_then_nothing_was_asked_or_started() -> None:
@@ -227,7 +236,7 @@ def test_given_a_new_query_or_one_with_a_checkpoint_when_the_feed_is_made_then_i
             made.append(options.begins)
             return feed
 
-        return KafkaDiscoveryStreamReader(parse_options(OPTIONS), factory, tell=lambda _: None)
+        return KafkaDiscoveryStreamReader(parse_options(OPTIONS), factory, tell=lambda _: None, refusing=nothing_waits)
 
     bounded = reader()
     bounded.prepareForTriggerAvailableNow()

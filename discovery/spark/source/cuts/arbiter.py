@@ -10,9 +10,10 @@ from typing import Any
 import tenacity
 from pyspark import TaskContext
 
-from discovery.core.errors import ArbiterError, WireError
+from discovery.core.errors import ArbiterError, StateError, WireError
 from discovery.core.model import TopicPartition
 from discovery.spark.fetch import FetchRange
+from discovery.spark.source.cuts.left_behind import LeftBehind, planned_without
 from discovery.spark.source.cuts.wire import (
     MAGIC,
     pack_ends,
@@ -166,6 +167,20 @@ def own_batch() -> dict[str, Any]:
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     return {"query": query, "batch": int(number)} if query and number else {}
+
+
+def refuse_left_behind(sentences: LeftBehind) -> None:
+    """Refuse a batch whose query would read on behind a cut in a ledger that its start did not use.
+
+    Raises:
+        StateError: names the cut, and the ways on.
+
+    Runs: worker, first thing in a task; from memory.
+    """
+    batch = own_batch()
+    query = batch.get("query")
+    if (sentence := sentences.get(query, sentences.get(None))) is not None:
+        raise StateError(planned_without(sentence, batch.get("batch", 0), is_known=query in sentences))
 
 
 def own_engine() -> dict[str, str]:

@@ -10,6 +10,8 @@ from discovery.core.model import TopicPartition
 from discovery.spark.source.cuts.ledger import LedgerState, Where
 from discovery.spark.source.cuts.rules import Batch, PlannedRange, cut_at
 
+LeftBehind = Mapping[str | None, str]
+"""What a start would lose, by the id of the query whose checkpoint it goes on from; None: any query's."""
 _KIND = {False: "file", True: "kafka"}
 _PLACE = {False: "", True: " --cut-ledger kafka --bootstrap HOST:PORT"}
 
@@ -41,6 +43,16 @@ def left_behind(
     )
 
 
+def left_behind_of(offsets: Mapping[TopicPartition, int], ledgers: Mapping[Where, LedgerState]) -> LeftBehind:
+    """Say the same by the query that would lose records, for its workers to refuse: see `left_behind`.
+
+    Runs: anywhere (pure).
+    """
+    queries = {record.query for state in ledgers.values() for record in state.pending().values()}
+    found = {query: left_behind(offsets, ledgers, query=query or "") for query in queries}
+    return {query: sentences[0] for query, sentences in found.items() if sentences}
+
+
 def left_behind_by(
     ranges: Mapping[TopicPartition, PlannedRange], ledgers: Mapping[Where, LedgerState], batch: Batch
 ) -> tuple[str, ...]:
@@ -53,9 +65,22 @@ def left_behind_by(
     cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
     offsets = {tp: r.end if (tp, r.start, r.end) in cut else r.start for tp, r in ranges.items()}
     unknown = any(record.query is None for state in ledgers.values() for record in state.pending().values())
-    another = "; where the cut was another query's, give this one a stateDir of its own" if unknown else ""
-    return tuple(
-        f"{sentence}; remove offsets/{batch.number} from the checkpoint first where the cut was in an earlier batch: "
+    sentences = left_behind(offsets, ledgers, query=batch.query)
+    return tuple(planned_without(sentence, batch.number, is_known=not unknown) for sentence in sentences)
+
+
+def planned_without(sentence: str, batch: int, *, is_known: bool) -> str:
+    """Say what to do about a batch that Spark's log holds and that was planned without a ledger.
+
+    Args:
+        sentence: What it loses.
+        batch: Its number.
+        is_known: The cut is of the query whose batch it is.
+
+    Runs: anywhere (pure).
+    """
+    another = "" if is_known else "; where the cut was another query's, give this one a stateDir of its own"
+    return (
+        f"{sentence}; remove offsets/{batch} from the checkpoint first where the cut was in an earlier batch: "
         f"it was planned without that ledger, and nothing of it was delivered{another}"
-        for sentence in left_behind(offsets, ledgers, query=batch.query)
     )

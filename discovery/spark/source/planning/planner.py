@@ -14,6 +14,7 @@ from discovery.feed.base import ID_ASKED, FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
 from discovery.spark.source.commits import CommitReport, Committer
 from discovery.spark.source.cuts.arbiter import Ticket
+from discovery.spark.source.cuts.left_behind import LeftBehind
 from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.beginning import begin
@@ -57,7 +58,7 @@ class Planner:
         *,
         cuts: Cuts | None = None,
         ids: TopicIdStore | None = None,
-        refuse_start: Callable[[Offsets], None] | None = None,
+        refuse_start: Callable[[Offsets], LeftBehind] | None = None,
         confirmation: Confirmation | None = None,
     ) -> None:
         """Plan over a feed that was started.
@@ -69,7 +70,7 @@ class Planner:
             cuts: Opened; None: nothing is ever cut.
             ids: Keeps the topic ids of a named source; None: nobody.
             refuse_start: Looks once at the offsets from which a checkpoint goes on, and raises where they would lose
-                records; None: nobody.
+                records, or returns what workers must refuse; None: nobody.
             confirmation: Asks about cut partitions beside planning; on a thread if None.
         """
         self.feed = feed
@@ -96,6 +97,8 @@ class Planner:
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
+        self.left_behind: LeftBehind = {}
+        """What the workers of one query must refuse; never changed in place."""
         self._confirmation = confirmation or Confirmation(feed.refresh)
         self._looked_at, self._rested_seconds = self._clock.monotonic(), 0.0
         """When Spark asked last, and how long after the time before: a query with a long trigger may wait a second."""
@@ -280,7 +283,7 @@ class Planner:
     def _check_start(self, *offsets: Mapping[str, Any]) -> None:
         if self._refuse_start is not None and self._first is None:
             for stood in offsets:
-                self._refuse_start(self._parse(stood))
+                self.left_behind = {**self.left_behind, **self._refuse_start(self._parse(stood))}
         self._refuse_start = None
 
     def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
