@@ -17,10 +17,10 @@ from discovery.core.model import TopicId, TopicName, TopicPartition, parse_boots
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, fold, prune
-from discovery.spark.source.cuts.ledger_file import FileLedger
+from discovery.spark.source.cuts.ledger_file import FileLedger, is_held
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
-from discovery.spark.source.feeds import no_cut_left_behind
+from discovery.spark.source.feeds import no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import parse_options
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import ScriptedFeed, tp, view_of
@@ -310,6 +310,23 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_t
     with pytest.raises(StateError, match=f"start once more with sourceId={source_id} and cutLedger=kafka"):
         refuse({tp(0): 20})
     no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20})
+
+
+@pytest.mark.kafka
+def test_given_a_source_with_its_ledger_in_kafka_when_it_runs_then_others_of_its_host_see_that_its_name_is_held(
+    kafka_cluster: LocalKafka, tmp_path: Path
+) -> None:
+    brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+    source_id = uuid.uuid4().hex[:8]
+    options = {"kafka.bootstrap.servers": str(brokers[0]), "subscribe": "t", "stateDir": str(tmp_path)}
+    options |= {"sourceId": source_id, "cutLedger": "kafka"}
+    assert not is_held(tmp_path, source_id)
+    cuts = opened_cuts(parse_options(options), ScriptedFeed(view_of({}, bootstrap=brokers)))
+    assert cuts is not None
+    try:
+        assert is_held(tmp_path, source_id)
+    finally:
+        cuts.close()
 
 
 @pytest.mark.kafka

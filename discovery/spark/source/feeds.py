@@ -140,8 +140,9 @@ def no_cut_left_behind(
 
     A source without a name looks at all ledger files. Of two named queries one may stand where a cut range of the other
     ends, so a named one looks at its own name alone, in the other kind of ledger; the rest it sees once a worker has
-    said which query it is. Files that a living process holds are another query's: a checkpoint has one driver. Nobody
-    can tell who holds a ledger in Kafka: what waits there under other names is returned, for the workers to refuse.
+    said which query it is. What a living process of this host holds is another query's, a checkpoint has one driver, or
+    another source's of the same query. Nobody can tell whether another host holds a ledger in Kafka: what waits there
+    under other names is returned, for the workers to refuse.
 
     Args:
         options: The user's.
@@ -162,6 +163,8 @@ def no_cut_left_behind(
         return (look or _look_in_kafka)(options, feed)
 
     def check(offsets: Offsets) -> LeftBehind:
+        from discovery.spark.source.cuts.ledger_file import is_held  # noqa: PLC0415 - as above
+
         own = Where(options.source_id or "", in_kafka=True)
         certain, others = dict(files()), dict(in_kafka())
         if (found := others.pop(own, None)) is not None and not (options.cuts is not None and options.cuts.in_kafka):
@@ -169,7 +172,8 @@ def no_cut_left_behind(
         for sentence in left_behind(offsets, certain, query=None):
             advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
             raise StateError(f"{sentence}{advice}")
-        return left_behind_of(offsets, others)
+        state_dir = options.state_dir or default_state_dir()
+        return left_behind_of(offsets, {w: s for w, s in others.items() if not is_held(state_dir, w.source_id)})
 
     return check
 
@@ -213,10 +217,11 @@ def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
 
 
 def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: PartitionFeed) -> Ledger:
-    if not cuts.in_kafka:
-        from discovery.spark.source.cuts.ledger_file import FileLedger  # noqa: PLC0415 - as in `embedded_feed`
+    from discovery.spark.source.cuts.ledger_file import FileLedger, hold_name  # noqa: PLC0415 - as in `embedded_feed`
 
+    if not cuts.in_kafka:
         return FileLedger(options.state_dir or default_state_dir(), source_id)
+    hold_name(options.state_dir or default_state_dir(), source_id)
     Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
     # As patient as any start: the topic's leader may be among the dead.
     return _kafka_ledger(options, source_id, cuts.topic, feed, options.startup_timeout_seconds)

@@ -19,6 +19,7 @@ from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.feeds import no_cut_left_behind
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader, RangesPartition
+from discovery.store.files import FileLock
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import partition_view, tp
 from tests.support.fakes.planner import feed_with
@@ -201,6 +202,21 @@ def test_given_a_cut_under_another_name_in_kafka_when_started_then_workers_of_th
             next(reader.read(task))
     finally:
         reader.stop()
+
+
+def test_given_a_cut_in_kafka_of_another_source_of_the_query_when_started_then_no_worker_refuses(
+    tmp_path: Path,
+) -> None:
+    in_kafka = fold(LedgerState(), [Incarnation(number=1), CUT])
+    reader = started(tmp_path, {Where("beside", in_kafka=True): in_kafka})
+    latest = reader.latestOffset(START, NORMAL)
+    lock = FileLock(FileLedger(tmp_path, "beside").path.with_suffix(".lock"))
+    lock.acquire()  # the other source begins after this one
+    try:
+        [task, *_] = reader.partitions(START, latest)
+    finally:
+        lock.release()
+    assert not cast("RangesPartition", task).left_behind
 
 
 def test_given_a_cut_in_the_ledger_file_when_started_with_a_ledger_in_kafka_then_it_is_refused(state_dir: Path) -> None:

@@ -97,6 +97,7 @@ class Planner:
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
+        self._went_on_from: tuple[Offsets, ...] = ()
         self.left_behind: LeftBehind = {}
         """What the workers of one query must refuse; never changed in place."""
         self._confirmation = confirmation or Confirmation(feed.refresh)
@@ -258,7 +259,7 @@ class Planner:
         Runs: driver, once per batch.
         """
         self.batch_since = self._clock.wall()
-        self._check_start(start, end)
+        self._check_start(start, end, in_tasks=True)
         with without_collection():
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
@@ -280,11 +281,16 @@ class Planner:
         )
         return self.batch, view.bootstrap, ticket
 
-    def _check_start(self, *offsets: Mapping[str, Any]) -> None:
-        if self._refuse_start is not None and self._first is None:
-            for stood in offsets:
-                self.left_behind = {**self.left_behind, **self._refuse_start(self._parse(stood))}
-        self._refuse_start = None
+    def _check_start(self, *offsets: Mapping[str, Any], in_tasks: bool = False) -> None:
+        """Look at where a checkpoint goes on, and once more when all sources of its query have begun: see `feeds`."""
+        if self._refuse_start is None or (self._went_on_from and not in_tasks):
+            return
+        if self._first is None:
+            self._went_on_from = self._went_on_from or tuple(map(self._parse, offsets))
+            found = [self._refuse_start(stood) for stood in self._went_on_from]
+            self.left_behind = {query: sentence for each in found for query, sentence in each.items()}
+        if in_tasks or self._first is not None:
+            self._refuse_start = None
 
     def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
         """Wait for life, and find what was recreated since the batch was planned: its old range is read nowhere."""
