@@ -107,6 +107,7 @@ class GroupNotes:
         self._consumer: Any = None
         self._answered = threading.Event()
         self._failure: KafkaError | None = None
+        self._asked: list[tuple[int, int, str]] = []
 
     def read(self, partitions: Collection[int], *, timeout_seconds: float) -> Mapping[int, Note]:
         """Return the notes of these partitions; those without one are absent.
@@ -165,6 +166,7 @@ class GroupNotes:
         """By callback: the blocking form has no limit."""
         deadline = time.monotonic() + timeout_seconds
         consumer = self._opened()
+        self._asked = _said(raw)
         self._answered.clear()
         consumer.commit(offsets=raw, asynchronous=True)
         while not self._answered.is_set():
@@ -175,9 +177,18 @@ class GroupNotes:
             raise KafkaException(self._failure)
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
-        """Runs: within `poll`."""
+        """Hear an answer; one that was given up may still come, and is none to what was asked since.
+
+        Runs: within `poll`.
+        """
+        if partitions and _said(partitions) != self._asked:
+            return
         self._failure = error or next((tp.error for tp in partitions or () if tp.error), None)
         self._answered.set()
+
+
+def _said(partitions: Sequence[Any]) -> list[tuple[int, int, str]]:
+    return [(tp.partition, tp.offset, tp.metadata or "") for tp in partitions]
 
 
 def _committed(consumer: Any, asked: list[RawTopicPartition], timeout_seconds: float) -> Sequence[Any]:

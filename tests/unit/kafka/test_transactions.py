@@ -4,12 +4,12 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from discovery.core.errors import TransactionError, TransactionRefusedError, TransactionTimeoutError
 from discovery.core.model import TopicName
 from discovery.kafka import transactions
-from discovery.kafka.transactions import Access, Transaction, connect, patiently
+from discovery.kafka.transactions import Access, GroupNotes, Note, Transaction, connect, patiently
 
 
 @pytest.mark.parametrize("first", [KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)), TimeoutError()])
@@ -52,6 +52,28 @@ def test_given_an_error_that_does_not_pass_when_tried_then_it_is_reported_at_onc
 def test_given_no_time_when_asked_then_nothing_is_tried() -> None:
     with pytest.raises(TransactionTimeoutError, match="could not ask in time: no time was left"):
         patiently(lambda _: pytest.fail("it was tried"), time.monotonic() - 1, "ask")
+
+
+def test_given_a_late_answer_to_an_earlier_note_when_another_is_written_then_it_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [(Note(1, "earlier"), None), (Note(1, "mine"), KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
+
+    class Consumer:
+        def __init__(self, properties: dict[str, Any], **_: object) -> None:
+            self._on_commit = properties["on_commit"]
+
+        def commit(self, **_: object) -> None:
+            """Answered by `poll`."""
+
+        def poll(self, _seconds: float) -> None:
+            note, error = answers.pop(0)
+            self._on_commit(error, [TopicPartition("markers", 0, note.offset, note.text)])
+
+    monkeypatch.setattr(transactions, "Consumer", Consumer)
+    notes = GroupNotes(Access({}, ()), group="g", topic=TopicName("markers"))
+    with pytest.raises(TransactionRefusedError, match="could not write the sink's control record"):
+        notes.write(0, Note(1, "mine"), timeout_seconds=60)
 
 
 def test_given_a_timeout_when_a_transaction_is_made_then_brokers_have_a_second_left_to_end_it(
