@@ -256,6 +256,8 @@ class Journal:
                 raise StateError(f"the ledger in topic {self._topic} was not read to its end in time")
             for message in consumer.consume(500, _POLL_SECONDS):
                 if (failed := message.error()) is not None:
+                    if failed.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise KafkaException(failed)
                     is_at_end = is_at_end or failed.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
                     continue
                 position = int(message.offset() or 0) + 1
@@ -289,13 +291,13 @@ class _Kept:
 
     def take_in(self, key: str, value: bytes | None, *, run: str | None) -> None:
         if key == _HOLDER:
-            self.holder = (value or b"").decode()
+            self.holder = (value or b"").decode(errors="replace")
         elif run != self.holder:
             return  # refused to its writer, since another holder had come
         elif value is None:
             self.entries.pop(key, None)
         else:
-            self.entries[key] = value.decode()
+            self.entries[key] = value.decode(errors="replace")
 
 
 def _run_of(message: Any) -> str | None:

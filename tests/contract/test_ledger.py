@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from discovery.cli.app import app
@@ -16,11 +17,11 @@ from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
-from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, fold, prune
-from discovery.spark.source.cuts.ledger_file import FileLedger, is_held
+from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, Where, fold, prune
+from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
-from discovery.spark.source.feeds import no_cut_left_behind, opened_cuts
+from discovery.spark.source.feeds import no_cut_left_behind
 from discovery.spark.source.options.parse import parse_options
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import ScriptedFeed, tp, view_of
@@ -308,25 +309,23 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_t
     feed = ScriptedFeed(view_of({}, bootstrap=brokers))
     refuse = no_cut_left_behind(parse_options({**options, "sourceId": source_id}), feed)
     with pytest.raises(StateError, match=f"start once more with sourceId={source_id} and cutLedger=kafka"):
-        refuse({tp(0): 20})
-    no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20})
+        refuse({tp(0): 20}, None)
+    no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20}, None)
 
 
 @pytest.mark.kafka
-def test_given_a_source_with_its_ledger_in_kafka_when_it_runs_then_others_of_its_host_see_that_its_name_is_held(
-    kafka_cluster: LocalKafka, tmp_path: Path
+def test_given_a_foreign_record_in_the_topic_when_all_ledgers_are_looked_at_then_the_others_are_found(
+    kafka_cluster: LocalKafka, topic_name: str
 ) -> None:
     brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
-    source_id = uuid.uuid4().hex[:8]
-    options = {"kafka.bootstrap.servers": str(brokers[0]), "subscribe": "t", "stateDir": str(tmp_path)}
-    options |= {"sourceId": source_id, "cutLedger": "kafka"}
-    assert not is_held(tmp_path, source_id)
-    cuts = opened_cuts(parse_options(options), ScriptedFeed(view_of({}, bootstrap=brokers)))
-    assert cuts is not None
-    try:
-        assert is_held(tmp_path, source_id)
-    finally:
-        cuts.close()
+    ledger = KafkaLedger(TopicName(topic_name), "mine", properties={}, brokers=lambda: brokers)
+    ledger.open()
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    producer.produce(topic_name, key=b"foreign", value=b"\xff\x00")
+    assert producer.flush(30) == 0
+    ledger.append([FIRST, CUT])
+    found = ledger.look_all()
+    assert found[Where("mine", in_kafka=True)].pending() == {CUT.topic_partition: CUT}
 
 
 @pytest.mark.kafka

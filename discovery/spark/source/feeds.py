@@ -16,12 +16,11 @@ from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
-from discovery.spark.source.cuts.left_behind import LeftBehind, left_behind, left_behind_of
+from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart, left_behind, left_behind_of, stands
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.options.cuts import CutOptions
 from discovery.spark.source.options.parse import SourceOptions
-from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.start import is_living
 from discovery.spark.source.waiting import Patience
 from discovery.store.locations import default_state_dir
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 
 _log = logging.getLogger("kafka_discovery.source")
-_REACH_SECONDS = 5.0
-"""How long a start looks for a living broker, and then for the other ledger, before it goes on without."""
+_LOOK_SECONDS = 10.0
+"""How long a start looks for another ledger in Kafka: the leader of its topic may have died a moment ago."""
 _IDLE_SECONDS = 10.0
 """How often addresses are checked between the plans of a query with a slow trigger."""
 
@@ -135,45 +134,42 @@ def no_cut_left_behind(
     feed: PartitionFeed,
     *,
     look: Callable[[SourceOptions, PartitionFeed], Mapping[Where, LedgerState]] | None = None,
-) -> Callable[[Offsets], LeftBehind]:
+) -> RefuseStart:
     """Return what refuses to go on from offsets at which a cut waits in a ledger that this start does not use.
 
     A source without a name looks at all ledger files. Of two named queries one may stand where a cut range of the other
-    ends, so a named one looks at its own name alone, in the other kind of ledger; the rest it sees once a worker has
-    said which query it is. What a living process of this host holds is another query's, a checkpoint has one driver, or
-    another source's of the same query. Nobody can tell whether another host holds a ledger in Kafka: what waits there
-    under other names is returned, for the workers to refuse.
+    ends, so a named one looks at the ledger of its own name alone that the other `cutLedger` would use; the rest it
+    sees once a worker has said which query it is. Files that a living process holds are another query's: a checkpoint
+    has one driver. Nobody can tell who holds a ledger in Kafka: what a source without a name finds there is returned,
+    for the workers of that query to refuse.
 
     Args:
         options: The user's.
         feed: Knows the living brokers.
         look: Reads the ledgers in Kafka; the default asks Kafka.
 
-    Runs: Spark's driver-side source runner; the check reads files, and asks Kafka for up to 10 s.
+    Runs: Spark's driver-side source runner; the check reads files, and asks Kafka for up to 10 s where the ledger is a
+    file or there is none.
     """
 
     @cache
-    def files() -> Mapping[Where, LedgerState]:
-        if options.cuts is None or options.source_id is None:
-            return _other_files(options)
-        return _other_files(options, of=options.source_id) if options.cuts.in_kafka else {}
+    def in_kafka() -> Mapping[Where, LedgerState]:
+        return {} if options.cuts is not None and options.cuts.in_kafka else (look or _look_in_kafka)(options, feed)
 
     @cache
-    def in_kafka() -> Mapping[Where, LedgerState]:
-        return (look or _look_in_kafka)(options, feed)
+    def certain() -> Mapping[Where, LedgerState]:
+        if options.source_id is None or options.cuts is None:
+            return _other_files(options)
+        if options.cuts.in_kafka:
+            return _other_files(options, of=options.source_id)
+        own = Where(options.source_id, in_kafka=True)
+        return {where: state for where, state in in_kafka().items() if where == own}
 
-    def check(offsets: Offsets) -> LeftBehind:
-        from discovery.spark.source.cuts.ledger_file import is_held  # noqa: PLC0415 - as above
-
-        own = Where(options.source_id or "", in_kafka=True)
-        certain, others = dict(files()), dict(in_kafka())
-        if (found := others.pop(own, None)) is not None and not (options.cuts is not None and options.cuts.in_kafka):
-            certain[own] = found
-        for sentence in left_behind(offsets, certain, query=None):
+    def check(first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int] | None) -> LeftBehind:
+        for sentence in left_behind(stands(first, last, certain()), certain(), query=None):
             advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
             raise StateError(f"{sentence}{advice}")
-        state_dir = options.state_dir or default_state_dir()
-        return left_behind_of(offsets, {w: s for w, s in others.items() if not is_held(state_dir, w.source_id)})
+        return {} if options.source_id is not None else left_behind_of(stands(first, last, in_kafka()), in_kafka())
 
     return check
 
@@ -192,17 +188,13 @@ def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Wh
 
 def _look_in_kafka(options: SourceOptions, feed: PartitionFeed) -> Mapping[Where, LedgerState]:
     """Look for the ledgers that sources keep in Kafka; a topic out of reach is logged, no more."""
-    Patience(feed, options, SystemClock()).wait(is_living, _REACH_SECONDS)
-    topic = options.cuts.topic if options.cuts is not None else CUT_LEDGER_TOPIC
     try:
-        return _kafka_ledger(options, options.source_id or "", topic, feed, _REACH_SECONDS).look_all()
+        return _kafka_ledger(options, options.source_id or "", CUT_LEDGER_TOPIC, feed, _LOOK_SECONDS).look_all()
     except (StateError, ConfigError) as error:
         _log.warning(
-            "whether a cut of this query waits in a ledger in Kafka (topic %s) is not known: %s; if %s before, stop "
-            "this query and start it again when that topic can be read",
-            topic, error,
-            "it had a sourceId with cutLedger=kafka" if options.source_id is None else
-            f"it had another sourceId than {options.source_id}, or its cutLedger was kafka,",
+            "whether a cut of %s waits in a ledger in Kafka (topic %s) is not known: %s; if its cutLedger was kafka "
+            "before, stop this query and start it again when that topic can be read",
+            "this query" if options.source_id is None else f"sourceId {options.source_id}", CUT_LEDGER_TOPIC, error,
         )  # fmt: skip
         return {}
 
@@ -217,11 +209,10 @@ def current_topic_id(feed: PartitionFeed, topic: TopicName) -> TopicId | None:
 
 
 def _ledger(options: SourceOptions, source_id: str, cuts: CutOptions, feed: PartitionFeed) -> Ledger:
-    from discovery.spark.source.cuts.ledger_file import FileLedger, hold_name  # noqa: PLC0415 - as in `embedded_feed`
-
     if not cuts.in_kafka:
+        from discovery.spark.source.cuts.ledger_file import FileLedger  # noqa: PLC0415 - as in `embedded_feed`
+
         return FileLedger(options.state_dir or default_state_dir(), source_id)
-    hold_name(options.state_dir or default_state_dir(), source_id)
     Patience(feed, options, SystemClock()).wait(is_living, options.startup_timeout_seconds)
     # As patient as any start: the topic's leader may be among the dead.
     return _kafka_ledger(options, source_id, cuts.topic, feed, options.startup_timeout_seconds)

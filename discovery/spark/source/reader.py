@@ -17,10 +17,9 @@ from discovery.feed.base import PartitionFeed
 from discovery.spark.fetch import FetchRange, FetchSettings, fetch
 from discovery.spark.source.border import HIDE_TRACEBACK, one_line
 from discovery.spark.source.cuts.arbiter import TcpArbiter, Ticket, for_ranges, refuse_left_behind
-from discovery.spark.source.cuts.left_behind import LeftBehind
+from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart
 from discovery.spark.source.feeds import FeedFactory, chosen_feed, kept_ids, no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import SourceOptions
-from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.planning.planner import Planner
 from discovery.spark.source.shared import fetch_settings, say_notes, started_feed, with_open_stores
 from discovery.spark.source.status import StatusFile, status_file_of
@@ -73,7 +72,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         *,
         refusal: str | None = None,
         tell: Callable[[Planner], StatusFile | None] = status_file_of,
-        refusing: Callable[[SourceOptions, PartitionFeed], Callable[[Offsets], LeftBehind]] = no_cut_left_behind,
+        refusing: Callable[[SourceOptions, PartitionFeed], RefuseStart] = no_cut_left_behind,
     ) -> None:
         """Keep the options; no I/O, no thread.
 

@@ -19,7 +19,6 @@ from discovery.spark.source.cuts.rules import CutRecord
 from discovery.spark.source.feeds import no_cut_left_behind
 from discovery.spark.source.options.parse import parse_options
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader, RangesPartition
-from discovery.store.files import FileLock
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import partition_view, tp
 from tests.support.fakes.planner import feed_with
@@ -182,53 +181,43 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_started_with_an_old_file_then_i
         mine.stop()
 
 
-@pytest.mark.parametrize(
-    ("query", "sentence"), [(QUERY, "remove offsets/4"), (None, "give this one a stateDir of its own")]
-)
-@pytest.mark.parametrize("named", [{}, {"sourceId": "new"}])
-def test_given_a_cut_under_another_name_in_kafka_when_started_then_workers_of_that_query_refuse(
-    query: str | None, sentence: str, named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_given_a_cut_in_kafka_when_an_unnamed_query_starts_at_its_end_then_workers_of_that_query_alone_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_kafka = fold(LedgerState(), [Incarnation(number=1), replace(CUT, query=query)])
-    ledger(tmp_path, "new").close()
-    reader = started(tmp_path, {Where("old", in_kafka=True): in_kafka}, **named)
-    try:
-        [task, *_] = reader.partitions(START, reader.latestOffset(START, NORMAL))
+    in_kafka = {Where("old", in_kafka=True): fold(LedgerState(), [Incarnation(number=1), CUT])}
+    reader = started(tmp_path, in_kafka)
+    [task, *_] = reader.partitions(START, reader.latestOffset(START, NORMAL))
+    [replayed] = started(tmp_path, in_kafka).partitions({"t": {"0": 5, "1": 5}}, START)
+    first = started(tmp_path, in_kafka, startingOffsets='{"t":{"0":5,"1":5}}')
+    [first_replayed] = first.partitions(first.initialOffset(), START)
+    for refused in (task, replayed, first_replayed):
         monkeypatch.setattr(arbiter, "own_batch", lambda: {"query": "another", "batch": 4})
-        if query is not None:
-            refuse_left_behind(cast("RangesPartition", task).left_behind)
+        refuse_left_behind(cast("RangesPartition", refused).left_behind)
         monkeypatch.setattr(arbiter, "own_batch", lambda: {"query": QUERY, "batch": 4})
-        with pytest.raises(StateError, match=f"loses \\[8, 15\\).*{sentence}"):
-            next(reader.read(task))
-    finally:
-        reader.stop()
+        with pytest.raises(StateError, match=r"loses \[8, 15\).*; remove offsets/4 from the checkpoint first"):
+            next(reader.read(refused))
 
 
-def test_given_a_cut_in_kafka_of_another_source_of_the_query_when_started_then_no_worker_refuses(
+def test_given_a_cut_in_kafka_that_is_nobodys_or_elsewhere_when_an_unnamed_query_starts_then_it_goes_on(
     tmp_path: Path,
 ) -> None:
-    in_kafka = fold(LedgerState(), [Incarnation(number=1), CUT])
-    reader = started(tmp_path, {Where("beside", in_kafka=True): in_kafka})
-    latest = reader.latestOffset(START, NORMAL)
-    lock = FileLock(FileLedger(tmp_path, "beside").path.with_suffix(".lock"))
-    lock.acquire()  # the other source begins after this one
-    try:
-        [task, *_] = reader.partitions(START, latest)
-    finally:
-        lock.release()
-    assert not cast("RangesPartition", task).left_behind
+    for record, end in ((replace(CUT, query=None), 15), (CUT, 14)):
+        reader = started(tmp_path, {Where("old", in_kafka=True): fold(LedgerState(), [Incarnation(number=1), record])})
+        start = {"t": {"0": end, "1": 5}}
+        [task, *_] = reader.partitions(start, reader.latestOffset(start, NORMAL))
+        assert not cast("RangesPartition", task).left_behind
 
 
 def test_given_a_cut_in_the_ledger_file_when_started_with_a_ledger_in_kafka_then_it_is_refused(state_dir: Path) -> None:
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), "cutLedger": "kafka"}
     feed = feed_with({})
     with pytest.raises(StateError, match="start once more with sourceId=old and cutLedger=file"):
-        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15})
-    no_cut_left_behind(parse_options({**given, "sourceId": "mine"}), feed, look=lambda *_: {})({tp(0): 15})
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15}, None)
+    no_cut_left_behind(parse_options({**given, "sourceId": "mine"}), feed, look=lambda *_: {})({tp(0): 15}, None)
     running = FileLedger(state_dir, "old")
     running.open()
     try:
-        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15})
+        no_cut_left_behind(parse_options({**given, "sourceId": "old"}), feed, look=lambda *_: {})({tp(0): 15}, None)
     finally:
         running.close()
 

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,8 @@ from pyspark.sql.types import StructType
 from discovery.core.errors import BUG_PHRASE, ConfigError, DataLossError, KafkaUnreachableError, StateError
 from discovery.core.model import ClusterId
 from discovery.feed.base import PartitionFeed, SourceFeed
-from discovery.spark.source.cuts.left_behind import LeftBehind
+from discovery.spark.source.cuts.left_behind import RefuseStart
 from discovery.spark.source.options.parse import SourceOptions, parse_options
-from discovery.spark.source.planning.offsets import Offsets
 from discovery.spark.source.reader import KafkaDiscoveryStreamReader
 from pyspark_kafka_discovery import DefaultSource
 from tests.support.fakes.feed import COLD, ScriptedFeed, partition_view, tp, view_of
@@ -33,9 +32,9 @@ def _unchanged_environment() -> Iterator[None]:
     os.environ.pop("SPARK_HIDE_TRACEBACK", None)
 
 
-def nothing_waits(_options: SourceOptions, _feed: PartitionFeed) -> Callable[[Offsets], LeftBehind]:
+def nothing_waits(_options: SourceOptions, _feed: PartitionFeed) -> RefuseStart:
     """No ledger holds a cut; the brokers of these tests do not exist."""
-    return lambda _: {}
+    return lambda _first, _last: {}
 
 
 def reader_over(feed: ScriptedFeed, **options: str) -> KafkaDiscoveryStreamReader:

@@ -178,9 +178,8 @@ def refuse_left_behind(sentences: LeftBehind) -> None:
     Runs: worker, first thing in a task; from memory.
     """
     batch = own_batch()
-    query = batch.get("query")
-    if (sentence := sentences.get(query, sentences.get(None))) is not None:
-        raise StateError(planned_without(sentence, batch.get("batch", 0), is_known=query in sentences))
+    if batch and (sentence := sentences.get(batch["query"])) is not None:
+        raise StateError(planned_without(sentence, batch["batch"]))
 
 
 def own_engine() -> dict[str, str]:

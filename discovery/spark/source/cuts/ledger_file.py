@@ -1,6 +1,5 @@
 """A ledger in a file: one host, or a mounted volume that drivers share one after the other."""
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -18,7 +17,6 @@ from discovery.store.snapshots import file_name
 _log = logging.getLogger("kafka_discovery.source")
 _LOCK_WAIT_SECONDS = 15.0
 """A query that is restarted may find its last process not quite gone."""
-_held: list[FileLock] = []
 _SCHEMA = '{"ledger":1}'
 
 
@@ -173,23 +171,6 @@ def other_ledgers(state_dir: Path, *, besides: Collection[str] = (), held: bool 
         if state is not None:
             found[Where(path.stem)] = state
     return found
-
-
-def hold_name(state_dir: Path, source_id: str) -> None:
-    """Show, until this process ends, that it holds the name of a ledger in Kafka, which shows nobody who lives.
-
-    Runs: driver, at the start; a folder that cannot be written, or another holder, changes nothing.
-    """
-    with contextlib.suppress(OSError, StateError):
-        _held.append(FileLock(FileLedger(state_dir, source_id).path.with_suffix(".lock")).acquire())
-
-
-def is_held(state_dir: Path, source_id: str) -> bool:
-    """Tell whether a living process of this host holds a ledger of that name; one that cannot be looked at is.
-
-    Runs: anywhere; a file is opened.
-    """
-    return _is_held(FileLedger(state_dir, source_id).path)
 
 
 def _is_held(path: Path) -> bool:

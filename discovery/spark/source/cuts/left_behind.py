@@ -4,14 +4,16 @@ A cut range counts as read in Spark's log until its rewind stands there too, one
 know the record, because the source was renamed, has no name any more or keeps another ledger, reads on behind the cut.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from discovery.core.model import TopicPartition
 from discovery.spark.source.cuts.ledger import LedgerState, Where
-from discovery.spark.source.cuts.rules import Batch, PlannedRange, cut_at
+from discovery.spark.source.cuts.rules import Batch, CutRecord, PlannedRange, cut_at
 
-LeftBehind = Mapping[str | None, str]
-"""What a start would lose, by the id of the query whose checkpoint it goes on from; None: any query's."""
+LeftBehind = Mapping[str, str]
+"""What a start would lose, by the id of the query whose checkpoint it goes on from."""
+RefuseStart = Callable[[Mapping[TopicPartition, int], Mapping[TopicPartition, int] | None], LeftBehind]
+"""Takes where a start goes on, and, of a batch that is replayed, where it ends."""
 _KIND = {False: "file", True: "kafka"}
 _PLACE = {False: "", True: " --cut-ledger kafka --bootstrap HOST:PORT"}
 
@@ -34,8 +36,8 @@ def left_behind(
     return tuple(
         f"{cut_at(record)} by query {record.query or 'unknown'} under sourceId {where.source_id}, and a start of it "
         f"without that ledger loses [{record.cut}, {record.end}); start once more with sourceId={where.source_id} and "
-        f"cutLedger={_KIND[where.in_kafka]} until the rewind is in the offset log (one batch), or, knowing that the "
-        "sink holds them, give them up: "
+        f"cutLedger={_KIND[where.in_kafka]} until the rewind is in the offset log (one batch), or, knowing that it is "
+        f"there already{_rewound(record)} or that the sink holds them, give them up: "
         f"kafka-discovery checkpoint adopt DIR --source-id {where.source_id}{_PLACE[where.in_kafka]} --yes"
         for where, state in ledgers.items()
         for tp, record in sorted(state.pending().items())
@@ -43,14 +45,33 @@ def left_behind(
     )
 
 
+def _rewound(record: CutRecord) -> str:
+    where = "" if record.batch is None else f" (offsets/{record.batch + 1})"
+    return f"{where} with {record.topic_partition} at {record.cut}"
+
+
 def left_behind_of(offsets: Mapping[TopicPartition, int], ledgers: Mapping[Where, LedgerState]) -> LeftBehind:
-    """Say the same by the query that would lose records, for its workers to refuse: see `left_behind`.
+    """Say it by the query that would lose records, for its workers to refuse; what is nobody's is left out.
 
     Runs: anywhere (pure).
     """
-    queries = {record.query for state in ledgers.values() for record in state.pending().values()}
-    found = {query: left_behind(offsets, ledgers, query=query or "") for query in queries}
+    known = {r.query for state in ledgers.values() for r in state.pending().values() if r.query is not None}
+    found = {query: left_behind(offsets, ledgers, query=query) for query in known}
     return {query: sentences[0] for query, sentences in found.items() if sentences}
+
+
+def stands(
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int] | None,
+    ledgers: Mapping[Where, LedgerState],
+) -> Mapping[TopicPartition, int]:
+    """Return which offsets count for a batch: its ends where it is the batch that was cut, else where it begins.
+
+    Runs: anywhere (pure).
+    """
+    cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
+    ends = last or {}
+    return {tp: ends[tp] if tp in ends and (tp, at, ends[tp]) in cut else at for tp, at in first.items()}
 
 
 def left_behind_by(
@@ -62,25 +83,21 @@ def left_behind_by(
 
     Runs: anywhere (pure).
     """
-    cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
-    offsets = {tp: r.end if (tp, r.start, r.end) in cut else r.start for tp, r in ranges.items()}
+    offsets = stands({tp: r.start for tp, r in ranges.items()}, {tp: r.end for tp, r in ranges.items()}, ledgers)
     unknown = any(record.query is None for state in ledgers.values() for record in state.pending().values())
-    sentences = left_behind(offsets, ledgers, query=batch.query)
-    return tuple(planned_without(sentence, batch.number, is_known=not unknown) for sentence in sentences)
+    another = "; where the cut was another query's, give this one a stateDir of its own" if unknown else ""
+    return tuple(
+        f"{planned_without(sentence, batch.number)}{another}"
+        for sentence in left_behind(offsets, ledgers, query=batch.query)
+    )
 
 
-def planned_without(sentence: str, batch: int, *, is_known: bool) -> str:
-    """Say what to do about a batch that Spark's log holds and that was planned without a ledger.
-
-    Args:
-        sentence: What it loses.
-        batch: Its number.
-        is_known: The cut is of the query whose batch it is.
+def planned_without(sentence: str, batch: int) -> str:
+    """Add what to do about the batch that Spark's log holds already.
 
     Runs: anywhere (pure).
     """
-    another = "" if is_known else "; where the cut was another query's, give this one a stateDir of its own"
     return (
         f"{sentence}; remove offsets/{batch} from the checkpoint first where the cut was in an earlier batch: "
-        f"it was planned without that ledger, and nothing of it was delivered{another}"
+        "it was planned without that ledger, and nothing of it was delivered"
     )

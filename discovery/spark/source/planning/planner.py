@@ -1,7 +1,7 @@
 """What the driver's reader asks for: first offsets, the next end, tasks. Asks the feed, has `plan` decide, performs."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from discovery.feed.base import ID_ASKED, FeedView, SourceFeed
 from discovery.spark.source.collection import without_collection
 from discovery.spark.source.commits import CommitReport, Committer
 from discovery.spark.source.cuts.arbiter import Ticket
-from discovery.spark.source.cuts.left_behind import LeftBehind
+from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart
 from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.beginning import begin
@@ -25,7 +25,7 @@ from discovery.spark.source.planning.offsets import COMMITTED, Offsets, OffsetsJ
 from discovery.spark.source.planning.pace import Pace
 from discovery.spark.source.planning.plan import OnParked, describe
 from discovery.spark.source.planning.replay import refuse_rewinds
-from discovery.spark.source.planning.start import is_heard, is_settled, moved
+from discovery.spark.source.planning.start import is_heard, is_living, is_settled, moved
 from discovery.spark.source.planning.tasks import Task, pack, ranges_between
 from discovery.spark.source.planning.trigger import PlanState, plan, shape
 from discovery.spark.source.waiting import Patience
@@ -58,7 +58,7 @@ class Planner:
         *,
         cuts: Cuts | None = None,
         ids: TopicIdStore | None = None,
-        refuse_start: Callable[[Offsets], LeftBehind] | None = None,
+        refuse_start: RefuseStart | None = None,
         confirmation: Confirmation | None = None,
     ) -> None:
         """Plan over a feed that was started.
@@ -69,8 +69,8 @@ class Planner:
             clock: The system's if None.
             cuts: Opened; None: nothing is ever cut.
             ids: Keeps the topic ids of a named source; None: nobody.
-            refuse_start: Looks once at the offsets from which a checkpoint goes on, and raises where they would lose
-                records, or returns what workers must refuse; None: nobody.
+            refuse_start: Looks once at where a checkpoint goes on, or at the batch that it replays, and
+                raises where records would be lost, or returns what workers must refuse; None: nobody.
             confirmation: Asks about cut partitions beside planning; on a thread if None.
         """
         self.feed = feed
@@ -97,7 +97,6 @@ class Planner:
         self._note_after = float("-inf")
         self._resumed = False
         self._refuse_start = refuse_start
-        self._went_on_from: tuple[Offsets, ...] = ()
         self.left_behind: LeftBehind = {}
         """What the workers of one query must refuse; never changed in place."""
         self._confirmation = confirmation or Confirmation(feed.refresh)
@@ -177,7 +176,10 @@ class Planner:
         now = self._clock.monotonic()
         self._rested_seconds, self._looked_at = now - self._looked_at, now
         self.batch_since, self.batch = None, ()
-        self._check_start(start)
+        if self._first is not None:
+            self._refuse_start = None  # nothing was read; a first batch that is replayed comes to `tasks` alone
+        elif is_living(self.feed.view()):
+            self._check_start(self._parse(start))
         if self.cuts is not None:
             self.cuts.batch_is_over()
         only_begins = start == self._first != self._begins and not self._one_batch
@@ -259,7 +261,6 @@ class Planner:
         Runs: driver, once per batch.
         """
         self.batch_since = self._clock.wall()
-        self._check_start(start, end, in_tasks=True)
         with without_collection():
             first, last = self._parse(start), self._parse(end)
         view = self._patience.current()
@@ -268,6 +269,7 @@ class Planner:
             # where the query begins.
             view, foreign = self._before_a_replay(last)
             last = {tp: until for tp, until in last.items() if tp not in foreign}
+        self._check_start(first, last)
         if self.cuts is not None:
             first = self.cuts.true_start(first, end)
         if self.options.fail_on_data_loss and not self.options.restart_recreated:
@@ -281,16 +283,11 @@ class Planner:
         )
         return self.batch, view.bootstrap, ticket
 
-    def _check_start(self, *offsets: Mapping[str, Any], in_tasks: bool = False) -> None:
-        """Look at where a checkpoint goes on, and once more when all sources of its query have begun: see `feeds`."""
-        if self._refuse_start is None or (self._went_on_from and not in_tasks):
-            return
-        if self._first is None:
-            self._went_on_from = self._went_on_from or tuple(map(self._parse, offsets))
-            found = [self._refuse_start(stood) for stood in self._went_on_from]
-            self.left_behind = {query: sentence for each in found for query, sentence in each.items()}
-        if in_tasks or self._first is not None:
-            self._refuse_start = None
+    def _check_start(self, first: Offsets, last: Offsets | None = None) -> None:
+        """Look once, when a broker lives, whether a ledger that this start does not use has a cut for it."""
+        if self._refuse_start is not None:
+            self.left_behind = self._refuse_start(first, last)
+        self._refuse_start = None
 
     def _before_a_replay(self, last: Offsets) -> tuple[FeedView, frozenset[TopicPartition]]:
         """Wait for life, and find what was recreated since the batch was planned: its old range is read nowhere."""
