@@ -40,6 +40,8 @@ class Issuer(ThreadingHTTPServer):
         self.life_seconds = 300
         self.audience = AUDIENCE
         self.granted = 0
+        self.valid_until = 0.0
+        """When the last token that was granted expires, in seconds since the epoch."""
         self.speaks = threading.Event()
         """While it is not set, requests for tokens are accepted and wait."""
         self.speaks.set()
@@ -62,6 +64,7 @@ class Issuer(ThreadingHTTPServer):
     def token(self) -> str:
         """Return a signed token of the client."""
         now = int(time.time())
+        self.valid_until = float(now + self.life_seconds)
         claims = {"iss": self.url, "aud": self.audience, "sub": CLIENT, "iat": now, "exp": now + self.life_seconds}
         text = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "kid": "1"}, claims))
         return f"{text}.{_base64(self._key.sign(text.encode(), padding.PKCS1v15(), SHA256()))}"

@@ -20,17 +20,18 @@ _SAY = (
 )
 
 
-def load(cache: Path) -> str:
+def load(cache: Path, temporary: Path | None = None) -> str:
     """Load the loops in a new process; return whether it compiled, and whether it imported the compiler."""
-    process = loading(cache)
+    process = loading(cache, temporary)
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     return said.strip()
 
 
-def loading(cache: Path) -> "subprocess.Popen[str]":
-    temporary = cache / "tmp"
-    temporary.mkdir(exist_ok=True)
+def loading(cache: Path, temporary: Path | None = None) -> "subprocess.Popen[str]":
+    if temporary is None:
+        temporary = cache / "tmp"
+        temporary.mkdir(exist_ok=True)
     path = os.pathsep.join(p for p in sys.path if p)
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary), "PYTHONPATH": path}
     return subprocess.Popen([sys.executable, "-c", _SAY], env=environment, stdout=subprocess.PIPE, text=True)
@@ -57,6 +58,19 @@ def test_given_a_folder_that_others_can_write_when_loaded_then_what_lies_there_i
     assert load(tmp_path) == "False False", "kept in the folder for temporary files meanwhile"
     (tmp_path / "kafka-discovery" / "code").chmod(0o700)
     assert load(tmp_path) == "False False"
+
+
+@pytest.mark.parametrize("blocked", ["cache", "cache/kafka-discovery/code"])
+def test_given_a_file_where_the_cache_folder_should_be_when_loaded_then_the_temporary_folder_keeps_it(
+    tmp_path: Path, blocked: str
+) -> None:
+    cache, there = tmp_path / "cache", tmp_path / blocked
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_text("a file, not a folder")
+    assert load(cache, temporary=tmp_path) == "True True"
+    (kept,) = tmp_path.glob("kafka-discovery-*/kafka-discovery/code/*.o")
+    assert load(cache, temporary=tmp_path) == "False False", f"not taken from {kept}"
+    assert there.read_text() == "a file, not a folder"
 
 
 def test_given_loops_that_do_not_load_when_auto_then_the_plain_engine_reads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from discovery.config.settings import ClusterSettings
+from discovery.core.answers import MetadataAnswer
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, Isolation, TopicName, TopicPartition
 from discovery.core.policy import Policy
@@ -44,6 +45,18 @@ class CountingGateway(FakeGateway):
         if spec == LATEST:
             self._asked.update({(tp.topic, isolation) for tp in partitions})
         return super().list_offsets(partitions, spec, isolation=isolation, timeout_seconds=timeout_seconds)
+
+
+class MetadataGateway(FakeGateway):
+    """Counts how often metadata was asked for."""
+
+    def __init__(self, network: FakeNetwork, bootstrap: Sequence[BrokerAddress], asked: list[float]) -> None:
+        super().__init__(network, bootstrap)
+        self._asked = asked
+
+    def fetch_metadata(self, topics: Collection[TopicName] | None, *, timeout_seconds: float) -> MetadataAnswer:
+        self._asked.append(self.network.clock.monotonic())
+        return super().fetch_metadata(topics, timeout_seconds=timeout_seconds)
 
 
 class CountingVetter:
@@ -145,32 +158,46 @@ def test_given_a_reader_with_a_slow_trigger_when_it_plans_then_each_leader_was_a
 def test_given_a_reader_when_nothing_happens_then_brokers_are_connected_to_as_often_as_its_trigger_needs(
     gap_seconds: float, at_most: int
 ) -> None:
-    assert max(_connections_per_minute(gap_seconds)) <= at_most, "of the leader, which answers for the plans, too"
+    connections, _ = _asked_per_minute(gap_seconds)
+    assert max(connections) <= at_most, "of the leader, which answers for the plans, too"
 
 
-def _connections_per_minute(gap_seconds: float) -> list[float]:
+@pytest.mark.parametrize(("gap_seconds", "at_most"), [(0.2, 202), (1.0, 105), (5.0, 70), (60.0, 62)])
+def test_given_a_reader_when_nothing_happens_then_metadata_is_asked_for_once_a_second_between_plans(
+    gap_seconds: float, at_most: int
+) -> None:
+    _, metadata = _asked_per_minute(gap_seconds)
+    assert 0 < metadata <= at_most, "every 300 ms where a plan may come at any moment"
+
+
+def _asked_per_minute(gap_seconds: float) -> tuple[list[float], float]:
+    """Return the connections to each broker, the fewest first, and the requests for metadata."""
     network = FakeNetwork()
     cluster = FakeCluster(network)
     cluster.create_topic(READ, 1)
     rhythm, vetter = Rhythm(network.clock), CountingVetter(network)
+    metadata: list[float] = []
     cycle, _ = turned(
         network,
         initial_state(cluster.addresses.values(), interest=Interest(topics=(READ,))),
         policy=Policy(idle_interval_seconds=10),
+        factory=lambda bootstrap: MetadataGateway(network, bootstrap, metadata),
         vetter=vetter,
         rests_seconds=rhythm.rests_seconds,
     )
     next_plan = network.clock.monotonic()
     warm, counted = 4, round(120 / gap_seconds)
+    minutes = counted * gap_seconds / 60
     for plan in range(warm + counted):
         if plan == warm:
             vetter.connections.clear()
+            metadata.clear()
         next_plan += gap_seconds
         while (left := next_plan - network.clock.monotonic()) > 0:
             network.clock.advance(min(max(cycle.turn(), 0.001), left))
         rhythm.note_plan()
     assert set(vetter.connections) == set(cluster.addresses.values())
-    return sorted(found / 2 for found in vetter.connections.values())
+    return sorted(found / minutes for found in vetter.connections.values()), len(metadata) / minutes
 
 
 def test_given_nobody_who_reads_when_the_loop_turns_then_all_ends_are_asked_for_seldom() -> None:

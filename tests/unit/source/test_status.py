@@ -1,5 +1,6 @@
 """What a source tells about itself, and who reads it."""
 
+import contextlib
 import json
 import logging
 import os
@@ -25,7 +26,9 @@ from discovery.feed.base import AddressReport
 from discovery.spark.progress.listener import Batches, SourceProgress, query_of
 from discovery.spark.progress.metrics import SourceCollector
 from discovery.spark.progress.reports import SourceReport, line, read_reports
+from discovery.spark.source.cuts.arbiter import TcpArbiter
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
+from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.rules import PlannedRange
 from discovery.spark.source.cuts.server import CoordinatorServer
@@ -292,3 +295,36 @@ def test_given_a_service_that_is_silent_when_written_then_the_fallback_is_report
     labels = {"source": "dau", "query": "daily"}
     assert registry.get_sample_value("kafka_discovery_source_fallback", labels) == 1
     assert registry.get_sample_value("kafka_discovery_source_engine_fallback", labels) == 0
+
+
+def test_given_a_worker_that_fell_back_and_cuts_when_scraped_then_engine_cuts_and_rewinds_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = ScriptedFeed(view_of({tp(0): partition_view(0, 9), tp(1): partition_view(0, 9)}))
+    given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "startingOffsets": "earliest", "sourceId": "dau"}
+    coordinator = RangeCoordinator(FileLedger(tmp_path, "dau"))
+    cuts = Cuts(coordinator, CoordinatorServer(coordinator, host="127.0.0.1"), CutOptions(host="127.0.0.1"))
+    plan = Planner(feed, parse_options(given), feed.clock, cuts=cuts)
+    status = StatusFile(plan, tmp_path, feed.clock)
+    registry = CollectorRegistry()
+    registry.register(SourceCollector(lambda: [("daily", seen(tmp_path))], dict))
+
+    def scraped() -> list[float | None]:
+        status.write_if_due()
+        labels = {"source": "dau", "query": "daily"}
+        names = ("engine_fallback", "cuts_total", "rewinds_total")
+        return [registry.get_sample_value(f"kafka_discovery_source_{name}", labels) for name in names]
+
+    with contextlib.closing(cuts):
+        cuts.open()
+        start = plan.initial_offsets()
+        end = plan.latest_offsets(start, None)
+        tasks, _, ticket = plan.tasks(start, end)
+        assert ticket is not None
+        assert scraped() == [0, 0, 0]
+        monkeypatch.setattr("discovery.spark.fetch.engine.fallbacks", ["ImportError: no compiler"])
+        TcpArbiter(ticket).decide({r: 3 for task in tasks for r in task})
+        assert scraped() == [1, 2, 0]
+        assert "several times slower: ImportError: no compiler" in line(seen(tmp_path))
+        plan.latest_offsets(end, None)
+        assert scraped() == [1, 2, 2]
