@@ -1,7 +1,7 @@
 """How long a query stands still when two of six brokers are killed: `python -m benchmarks.stall [CASE…] [--rounds N]`.
 
 Every round kills two brokers under load, watches, restarts them, and lets the query catch up. The gap is the longest
-time without a finished batch that has rows, so it counts the living partitions alone. At the end of a case the load
+time without a finished batch that has rows: rows of any partition end it. At the end of a case the load
 stops, and the rows of all finished batches must be the records in the log, neither one less nor one more.
 """
 
@@ -218,8 +218,9 @@ def section(result: dict[str, Any]) -> str:
             "`make bench-stall`: kill -9 of two brokers at any moment of a batch, 1 000 records/s over six partitions,",
             "one led by each broker, trigger 200 ms, session timeout of brokers 6 s. Every case goes through the same",
             "rounds, drawn from one seed: the same pairs of brokers at the same moments. The gap is the longest time",
-            "without a finished batch with rows, the batch's own duration included: it counts the living partitions",
-            f"alone. A round is watched for {WATCH_SECONDS:g} s: a gap that had not ended by then is shown as `>`. A",
+            "without a finished batch with rows, the batch's own duration included: rows of any partition end it, so",
+            "it shows when the living ones are read on, and those of the killed leaders may take longer.",
+            f"A round is watched for {WATCH_SECONDS:g} s: a gap that had not ended by then is shown as `>`. A",
             "query that died is started again on its checkpoint. At the end the rows of all batches are counted",
             "against the log. *Load* is the machine's load average in the rounds, median and largest: brokers, load",
             "and Spark themselves, and whoever else was there.",
