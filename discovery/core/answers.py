@@ -86,6 +86,8 @@ class OffsetsAnswer:
     """Why nothing, or not all, was answered."""
     elapsed_seconds: float = 0.0
     """How long the slowest request took, answered or not."""
+    asked_at: float | None = None
+    """Monotonic: before the first request; None: as it comes in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

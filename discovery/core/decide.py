@@ -577,7 +577,7 @@ def _note_silence(turn: _Turn) -> None:
 
 
 def _note_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
-    state = turn.state
+    state, answer = turn.state, _in_order(turn, answer)
     turn.touched.update(answer.asked)
     # Whoever was asked before this leader's term was heard of may answer for an earlier one.
     if newer := state.offsets.newer_terms(answer):
@@ -587,6 +587,21 @@ def _note_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
         offsets=state.offsets.with_answer(answer, now=turn.now),
         suspicions=suspicion.raised(state.suspicions, suspicion.went_back(state.offsets, answer), now=turn.now),
     )
+
+
+def _in_order(turn: _Turn, answer: OffsetsAnswer) -> OffsetsAnswer:
+    """Keep the ends of a later question: the answers to a refresh wait for each other, the loop's come in meanwhile."""
+    newest, known = turn.agenda.answered_asked_at, turn.state.offsets.offsets
+    if answer.asked_at is None or not answer.offsets:
+        return answer
+    if answer.asked_at >= newest.get(answer.leader_id, float("-inf")):
+        newest[answer.leader_id] = answer.asked_at
+        return answer
+    offsets = {
+        tp: before if (before := known.get(tp)) is not None and suspicion.is_less(now, before) else now
+        for tp, now in answer.offsets.items()
+    }
+    return replace(answer, offsets=offsets)
 
 
 def _limited(answer: OffsetsAnswer, partitions: tuple[TopicPartition, ...]) -> OffsetsAnswer:

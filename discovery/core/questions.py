@@ -105,6 +105,8 @@ class Agenda:
     leaders: dict[LeaderKey, Asked] = field(default_factory=dict)
     took_seconds: dict[BrokerId, float] = field(default_factory=dict)
     """The slowest request of the last question to this leader that ended."""
+    answered_asked_at: dict[BrokerId, float] = field(default_factory=dict)
+    """When the newest question was asked that this leader has answered."""
 
     def is_slow(self, leader: BrokerId) -> bool:
         """Tell whether a leader needed, or used up, more time than a healthy one needs."""
@@ -129,6 +131,7 @@ class Agenda:
             ids_pressed_until=dict(self.ids_pressed_until),
             leaders=dict(self.leaders),
             took_seconds=dict(self.took_seconds),
+            answered_asked_at=dict(self.answered_asked_at),
         )
 
     def forget_leaders(self, leading: Iterable[BrokerId]) -> None:
@@ -136,6 +139,7 @@ class Agenda:
         kept = {q.leader_id for q in self.calls.values() if isinstance(q, AskOffsets)}.union(leading)
         self.leaders = {key: asked for key, asked in self.leaders.items() if key.leader_id in kept}
         self.took_seconds = {leader: took for leader, took in self.took_seconds.items() if leader in kept}
+        self.answered_asked_at = {leader: at for leader, at in self.answered_asked_at.items() if leader in kept}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

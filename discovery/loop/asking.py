@@ -57,7 +57,7 @@ def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Cl
     or of the others.
     """
     timeout = policy.offsets_deadline_seconds if ask.patient else policy.offsets_timeout_seconds
-    elapsed = [0.0]
+    elapsed, asked_at = [0.0], clock.monotonic()
 
     def request(
         partitions: tuple[TopicPartition, ...], spec: OffsetSpec, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -79,6 +79,7 @@ def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Cl
             offsets={},
             detail=error.detail,
             elapsed_seconds=max(elapsed),
+            asked_at=asked_at,
         )
     offsets = {tp: _offsets({isolation: one[tp] for isolation, one in ends.items()}, starts.get(tp)) for tp in known}
     return OffsetsAnswer(
@@ -87,6 +88,7 @@ def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Cl
         offsets=offsets,
         detail="" if len(offsets) == len(ask.partitions) else _why(offsets, timeout),
         elapsed_seconds=max(elapsed),
+        asked_at=asked_at,
     )
 
 

@@ -372,6 +372,23 @@ def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() 
     assert (decision.instructions, decision.events) == ((), ())
 
 
+def test_given_a_later_answer_when_an_earlier_one_comes_in_then_no_end_goes_back_and_nothing_is_suspected() -> None:
+    asked = TopicPartition(TopicName("t"), 0)
+    state = settled(2, topic())
+    for asked_at, end, known, is_suspected in (
+        (2.0, 9, 9, False),
+        (1.0, 7, 9, False),
+        (1.5, 10, 10, False),
+        (3.0, 6, 6, True),
+    ):
+        seen = OffsetsAnswer(
+            leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=end)}, asked_at=asked_at
+        )
+        state = run(state, seen).state
+        assert state.offsets.offsets[asked].high_watermark == known
+        assert bool(state.suspicions) is is_suspected
+
+
 def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:
     state = settled(3, topic(partitions=3, topic_id="a"))
     short = answer(1, 2, 3, topics=(topic(partitions=2),))
