@@ -44,6 +44,7 @@ from discovery.core.model import (
     TopicPartition,
     Verdict,
 )
+from discovery.core.offsets import not_less
 from discovery.core.pin import Conflict, PinSource, choose_pin
 from discovery.core.policy import Policy
 from discovery.core.quarantine import judged, revived
@@ -591,14 +592,15 @@ def _note_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:
 
 def _in_order(turn: _Turn, answer: OffsetsAnswer) -> OffsetsAnswer:
     """Keep the ends of a later question: the answers to a refresh wait for each other, the loop's come in meanwhile."""
-    newest, known = turn.agenda.answered_asked_at, turn.state.offsets.offsets
     if answer.asked_at is None or not answer.offsets:
         return answer
-    if answer.asked_at >= newest.get(answer.leader_id, float("-inf")):
-        newest[answer.leader_id] = answer.asked_at
+    newest, about = turn.agenda.newest.get(answer.leader_id, (answer.asked_at, ()))
+    if answer.asked_at >= newest:
+        turn.agenda.newest[answer.leader_id] = answer.asked_at, answer.offsets.keys()
         return answer
+    known = turn.state.offsets.offsets
     offsets = {
-        tp: before if (before := known.get(tp)) is not None and suspicion.is_less(now, before) else now
+        tp: not_less(now, before) if tp in about and (before := known.get(tp)) is not None else now
         for tp, now in answer.offsets.items()
     }
     return replace(answer, offsets=offsets)

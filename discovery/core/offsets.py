@@ -1,7 +1,7 @@
 """The book of offsets: what leaders reported, and since when they are silent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from discovery.core.answers import OffsetsAnswer
 from discovery.core.model import PartitionOffsets, TopicName, TopicPartition
@@ -59,6 +59,25 @@ class OffsetBook:
     def emptied(self) -> "OffsetBook":
         """Return an empty book: nothing in this one can be trusted."""
         return OffsetBook(epoch=self.epoch + 1)
+
+
+def not_less(earlier: PartitionOffsets, later: PartitionOffsets) -> PartitionOffsets:
+    """Return what the answer to an earlier question adds: its start, larger ends, and all of it in a newer term.
+
+    Runs: anywhere (pure).
+    """
+    if (earlier.leader_epoch or 0) > (later.leader_epoch or 0):
+        return earlier
+    return replace(
+        earlier,
+        high_watermark=_larger(earlier.high_watermark, later.high_watermark),
+        last_stable_offset=_larger(earlier.last_stable_offset, later.last_stable_offset),
+        leader_epoch=later.leader_epoch,
+    )
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else max(one, other)
 
 
 def _merged(old: PartitionOffsets, new: PartitionOffsets) -> PartitionOffsets:

@@ -1,7 +1,7 @@
 """What the loop asks. A question under way says which parts of its answer still count, however late it comes."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -105,8 +105,8 @@ class Agenda:
     leaders: dict[LeaderKey, Asked] = field(default_factory=dict)
     took_seconds: dict[BrokerId, float] = field(default_factory=dict)
     """The slowest request of the last question to this leader that ended."""
-    answered_asked_at: dict[BrokerId, float] = field(default_factory=dict)
-    """When the newest question was asked that this leader has answered."""
+    newest: dict[BrokerId, tuple[float, Container[TopicPartition]]] = field(default_factory=dict)
+    """When the newest question was asked that this leader has answered, and about which partitions it did."""
 
     def is_slow(self, leader: BrokerId) -> bool:
         """Tell whether a leader needed, or used up, more time than a healthy one needs."""
@@ -131,7 +131,7 @@ class Agenda:
             ids_pressed_until=dict(self.ids_pressed_until),
             leaders=dict(self.leaders),
             took_seconds=dict(self.took_seconds),
-            answered_asked_at=dict(self.answered_asked_at),
+            newest=dict(self.newest),
         )
 
     def forget_leaders(self, leading: Iterable[BrokerId]) -> None:
@@ -139,7 +139,7 @@ class Agenda:
         kept = {q.leader_id for q in self.calls.values() if isinstance(q, AskOffsets)}.union(leading)
         self.leaders = {key: asked for key, asked in self.leaders.items() if key.leader_id in kept}
         self.took_seconds = {leader: took for leader, took in self.took_seconds.items() if leader in kept}
-        self.answered_asked_at = {leader: at for leader, at in self.answered_asked_at.items() if leader in kept}
+        self.newest = {leader: asked for leader, asked in self.newest.items() if leader in kept}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

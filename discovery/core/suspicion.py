@@ -35,15 +35,11 @@ def went_back(book: OffsetBook, answer: OffsetsAnswer) -> frozenset[TopicName]:
     """
     known = book.offsets
     return frozenset(
-        tp.topic for tp, now in answer.offsets.items() if (before := known.get(tp)) and is_less(now, before)
+        tp.topic for tp, now in answer.offsets.items() if (before := known.get(tp)) and _is_less(now, before)
     )
 
 
-def is_less(now: PartitionOffsets, before: PartitionOffsets) -> bool:
-    """Tell whether an end, or the term, is smaller than it was.
-
-    Runs: anywhere (pure).
-    """
+def _is_less(now: PartitionOffsets, before: PartitionOffsets) -> bool:
     pairs = (
         (now.high_watermark, before.high_watermark),
         (now.last_stable_offset, before.last_stable_offset),

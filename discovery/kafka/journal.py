@@ -262,7 +262,7 @@ class Journal:
                     continue
                 position = int(message.offset() or 0) + 1
                 name, _, key = (message.key() or b"").decode(errors="replace").rpartition(_SEPARATOR)
-                if name in kept or isinstance(kept, defaultdict):
+                if name in kept or (name and isinstance(kept, defaultdict)):
                     kept[name].take_in(key, message.value(), run=_run_of(message))
         return position
 

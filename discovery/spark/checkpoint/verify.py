@@ -101,7 +101,7 @@ def waiting_elsewhere(
     """
     recorded = _recorded(checkpoint, source.name)
     begins = {tp: min(at, recorded.get(tp, at)) for tp, at in source.offsets.items()}
-    found = [left_behind(at, ledgers, query=checkpoint.query_id) for at in (source.offsets, begins)]
+    found = [left_behind(at, None, ledgers, query=checkpoint.query_id) for at in (source.offsets, begins)]
     return tuple(dict.fromkeys(sentence for sentences in found for sentence in sentences))
 
 

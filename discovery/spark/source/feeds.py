@@ -16,7 +16,7 @@ from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
-from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart, left_behind, left_behind_of, stands
+from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart, left_behind, left_behind_of
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.options.cuts import CutOptions
@@ -166,10 +166,10 @@ def no_cut_left_behind(
         return {where: state for where, state in in_kafka().items() if where == own}
 
     def check(first: Mapping[TopicPartition, int], last: Mapping[TopicPartition, int] | None) -> LeftBehind:
-        for sentence in left_behind(stands(first, last, certain()), certain(), query=None):
+        for sentence in left_behind(first, last, certain(), query=None):
             advice = "; where this is another query, give it a stateDir of its own" if options.source_id is None else ""
             raise StateError(f"{sentence}{advice}")
-        return {} if options.source_id is not None else left_behind_of(stands(first, last, in_kafka()), in_kafka())
+        return {} if options.source_id is not None else left_behind_of(first, last, in_kafka())
 
     return check
 

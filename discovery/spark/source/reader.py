@@ -143,7 +143,8 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Say how far the next batch reads.
 
-        Runs: driver, up to 100 times a second; from memory on a normal trigger. With Trigger.AvailableNow it waits
+        Runs: driver, up to 100 times a second; from memory on a normal trigger, but for the first call after a
+        restart, which may look for a ledger in Kafka for up to 10 s. With Trigger.AvailableNow it waits
         for partitions that cannot be read, and fails when they stay so; with Trigger.Once it asks for fresh answers.
         """
         once = isinstance(limit, ReadAllAvailable)

@@ -208,6 +208,28 @@ def test_given_a_cut_in_kafka_that_is_nobodys_or_elsewhere_when_an_unnamed_query
         assert not cast("RangesPartition", task).left_behind
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "is_lost"),
+    [
+        ({"0": 5}, {"0": 15}, True),  # the batch that was cut
+        ({}, {"0": 15}, True),  # the same, the partition being new in it
+        ({"0": 15}, {"0": 20}, True),
+        ({"0": 15}, {"0": 8}, False),  # the batch that goes back
+        ({"0": 8}, {"0": 15}, False),  # the one after it
+    ],
+)
+def test_given_a_pending_cut_when_a_batch_is_replayed_then_it_is_refused_where_records_would_be_lost(
+    *, first: dict[str, int], last: dict[str, int], is_lost: bool, state_dir: Path
+) -> None:
+    reader = started(state_dir, failOnDataLoss="false")
+    replay = ({"t": {**first, "1": 5}}, {"t": {**last, "1": 5}})
+    if is_lost:
+        with pytest.raises(StateError, match=r"loses \[8, 15\)"):
+            reader.partitions(*replay)
+    else:
+        reader.partitions(*replay)
+
+
 def test_given_a_cut_in_the_ledger_file_when_started_with_a_ledger_in_kafka_then_it_is_refused(state_dir: Path) -> None:
     given = {"kafka.bootstrap.servers": "b1:9092", "subscribe": "t", "stateDir": str(state_dir), "cutLedger": "kafka"}
     feed = feed_with({})

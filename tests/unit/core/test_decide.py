@@ -1,3 +1,5 @@
+import pytest
+
 from discovery.core.answers import (
     CallEnded,
     MetadataFailure,
@@ -372,21 +374,42 @@ def test_given_a_living_leader_when_it_tells_offsets_then_nobody_announces_it() 
     assert (decision.instructions, decision.events) == ((), ())
 
 
-def test_given_a_later_answer_when_an_earlier_one_comes_in_then_no_end_goes_back_and_nothing_is_suspected() -> None:
-    asked = TopicPartition(TopicName("t"), 0)
+def after_answers(*answers: tuple[float, dict[int, Offsets]]) -> State:
+    """Take in answers of broker 1, each with the time at which it was asked for."""
     state = settled(2, topic())
-    for asked_at, end, known, is_suspected in (
-        (2.0, 9, 9, False),
-        (1.0, 7, 9, False),
-        (1.5, 10, 10, False),
-        (3.0, 6, 6, True),
-    ):
-        seen = OffsetsAnswer(
-            leader_id=BrokerId(1), asked=(asked,), offsets={asked: Offsets(high_watermark=end)}, asked_at=asked_at
-        )
+    for asked_at, offsets in answers:
+        known = {TopicPartition(TopicName("t"), number): one for number, one in offsets.items()}
+        seen = OffsetsAnswer(leader_id=BrokerId(1), asked=tuple(known), offsets=known, asked_at=asked_at)
         state = run(state, seen).state
-        assert state.offsets.offsets[asked].high_watermark == known
-        assert bool(state.suspicions) is is_suspected
+    return state
+
+
+@pytest.mark.parametrize(
+    ("earlier", "known"),
+    [
+        (Offsets(high_watermark=7, leader_epoch=3), Offsets(high_watermark=9, leader_epoch=3)),
+        (Offsets(high_watermark=10, leader_epoch=3), Offsets(high_watermark=10, leader_epoch=3)),
+        (Offsets(high_watermark=7, start_offset=5), Offsets(high_watermark=9, leader_epoch=3, start_offset=5)),
+        (Offsets(high_watermark=7, leader_epoch=4), Offsets(high_watermark=7, leader_epoch=4)),
+    ],
+    ids=["smaller", "larger", "with a start", "in a newer term"],
+)
+def test_given_an_answer_when_one_that_was_asked_for_earlier_comes_in_then_no_end_of_the_term_goes_back(
+    earlier: Offsets, known: Offsets
+) -> None:
+    state = after_answers((2.0, {0: Offsets(high_watermark=9, leader_epoch=3)}), (1.0, {0: earlier}))
+    assert state.offsets.offsets[TopicPartition(TopicName("t"), 0)] == known
+    assert bool(state.suspicions) is (known.high_watermark == 7)
+
+
+def test_given_a_smaller_end_when_what_was_asked_for_later_says_nothing_of_it_then_it_counts() -> None:
+    first = TopicPartition(TopicName("t"), 0)
+    known = (1.0, {0: Offsets(high_watermark=9)})
+    assert after_answers(known, (2.0, {0: Offsets(high_watermark=6)})).offsets.offsets[first].high_watermark == 6
+    about_another = (3.0, {2: Offsets(high_watermark=1)})
+    state = after_answers(known, about_another, (2.0, {0: Offsets(high_watermark=6)}))
+    assert state.offsets.offsets[first].high_watermark == 6
+    assert state.suspicions
 
 
 def test_given_a_topic_that_was_kept_once_when_the_answer_repeats_then_it_is_announced_only_once() -> None:

@@ -19,7 +19,8 @@ _PLACE = {False: "", True: " --cut-ledger kafka --bootstrap HOST:PORT"}
 
 
 def left_behind(
-    offsets: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int] | None,
     ledgers: Mapping[Where, LedgerState],
     *,
     query: str | None,
@@ -27,7 +28,8 @@ def left_behind(
     """Say, in a sentence each, which records would be lost by a start from these offsets.
 
     Args:
-        offsets: Where a batch ends, as Spark's log has it.
+        first: Where it goes on, as Spark's log has it.
+        last: Of a batch that is replayed, where it ends; None: none is.
         ledgers: Those that the start does not use.
         query: Whose checkpoint it is; None: unknown, and any query's record counts.
 
@@ -41,8 +43,13 @@ def left_behind(
         f"kafka-discovery checkpoint adopt DIR --source-id {where.source_id}{_PLACE[where.in_kafka]} --yes"
         for where, state in ledgers.items()
         for tp, record in sorted(state.pending().items())
-        if offsets.get(tp) == record.end and (query is None or record.query in {None, query})
+        if _loses(first.get(tp), (last or {}).get(tp), record) and (query is None or record.query in {None, query})
     )
+
+
+def _loses(at: int | None, end: int | None, record: CutRecord) -> bool:
+    """Tell whether one goes on behind the cut, and not back to it, or replays the batch that was cut."""
+    return end != record.cut if at == record.end else end == record.end and at != record.cut
 
 
 def _rewound(record: CutRecord) -> str:
@@ -50,28 +57,18 @@ def _rewound(record: CutRecord) -> str:
     return f"{where} with {record.topic_partition} at {record.cut}"
 
 
-def left_behind_of(offsets: Mapping[TopicPartition, int], ledgers: Mapping[Where, LedgerState]) -> LeftBehind:
+def left_behind_of(
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int] | None,
+    ledgers: Mapping[Where, LedgerState],
+) -> LeftBehind:
     """Say it by the query that would lose records, for its workers to refuse; what is nobody's is left out.
 
     Runs: anywhere (pure).
     """
     known = {r.query for state in ledgers.values() for r in state.pending().values() if r.query is not None}
-    found = {query: left_behind(offsets, ledgers, query=query) for query in known}
+    found = {query: left_behind(first, last, ledgers, query=query) for query in known}
     return {query: sentences[0] for query, sentences in found.items() if sentences}
-
-
-def stands(
-    first: Mapping[TopicPartition, int],
-    last: Mapping[TopicPartition, int] | None,
-    ledgers: Mapping[Where, LedgerState],
-) -> Mapping[TopicPartition, int]:
-    """Return which offsets count for a batch: its ends where it is the batch that was cut, else where it begins.
-
-    Runs: anywhere (pure).
-    """
-    cut = {(tp, r.start, r.end) for state in ledgers.values() for tp, r in state.pending().items()}
-    ends = last or {}
-    return {tp: ends[tp] if tp in ends and (tp, at, ends[tp]) in cut else at for tp, at in first.items()}
 
 
 def left_behind_by(
@@ -83,12 +80,12 @@ def left_behind_by(
 
     Runs: anywhere (pure).
     """
-    offsets = stands({tp: r.start for tp, r in ranges.items()}, {tp: r.end for tp, r in ranges.items()}, ledgers)
+    first, last = {tp: r.start for tp, r in ranges.items()}, {tp: r.end for tp, r in ranges.items()}
     unknown = any(record.query is None for state in ledgers.values() for record in state.pending().values())
     another = "; where the cut was another query's, give this one a stateDir of its own" if unknown else ""
     return tuple(
         f"{planned_without(sentence, batch.number)}{another}"
-        for sentence in left_behind(offsets, ledgers, query=batch.query)
+        for sentence in left_behind(first, last, ledgers, query=batch.query)
     )
 
 
