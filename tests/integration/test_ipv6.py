@@ -14,7 +14,7 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.source.batch import KafkaDiscoveryReader
 from discovery.spark.source.options.parse import parse_options
 from tests.support.endpoint import CONSUMER, endpoint_to, kafka_tool
-from tests.support.helpers import numbered, produce
+from tests.support.helpers import eventually, numbered, produce
 from tests.support.service import serving, wait_for
 from tests.support.sink import Sink
 
@@ -84,9 +84,13 @@ def test_given_brokers_on_ipv6_when_a_service_follows_them_then_clients_reach_th
 ) -> None:
     with serving(dead_first(cluster), tmp_path) as service:
         wait_for(service, "/readyz", 200)
-        shown = {one["address"]: one["verdict"] for one in service.json("/v1/brokers")["brokers"]}
-        assert shown["[::1]:1"] == "refused", shown
-        assert {shown[address] for address in cluster.bootstrap_servers.split(",")} == {"alive"}, shown
+        expected = {"[::1]:1": "refused", **dict.fromkeys(cluster.bootstrap_servers.split(","), "alive")}
+
+        def shown() -> dict[str, str]:
+            verdicts = {one["address"]: one["verdict"] for one in service.json("/v1/brokers")["brokers"]}
+            return {address: verdicts[address] for address in expected}
+
+        eventually(lambda: shown() == expected, 30, lambda: str(shown()))  # ready with the first that lives
     with endpoint_to(dead_first(cluster)) as running:
         asked = ["--bootstrap-server", running.endpoint.address, "--topic", TOPIC, "--from-beginning"]
         done = kafka_tool(CONSUMER, [*asked, "--max-messages", str(COUNT)])
