@@ -40,8 +40,8 @@ NOTES = (
     "connections ([why](../decisions/0048-a-refused-connection-is-evidence.md)), and the next one. A ledger in Kafka",
     "is written in a transaction, so a cut also waits until the transaction log and the ledger's topic have new",
     "leaders; and where the killed pair holds two of three replicas of the transaction log, which by default takes",
-    "nothing with fewer than two (`transaction.state.log.min.isr`), until one of them returns: those cases ran with 1.",
-    "The ledger's own topic has five replicas here and takes records with three.",
+    "nothing with fewer than two (`transaction.state.log.min.isr`), until one of them returns: those cases ran with 1,",
+    "but where a row says otherwise. The ledger's own topic has five replicas here and takes records with three.",
 )
 _IN_KAFKA = {"sourceId": "stall", "cutLedger": "kafka"}
 _TWO_MAY_DIE = {"transaction.state.log.min.isr": "1"}

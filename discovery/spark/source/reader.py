@@ -186,7 +186,7 @@ class KafkaDiscoveryStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """Turn one planned batch into tasks, each with the brokers that are alive now.
 
         Runs: driver, once per batch; from memory, except at the replay of a batch after a restart, where it waits
-        up to `startupTimeout` for a living broker.
+        up to `startupTimeout` for a living broker, and may look for a ledger in Kafka for 10 s.
         """
         if start == end:
             return []

@@ -170,7 +170,8 @@ class Planner:
             DataLossError: records are gone, confirmed by a fresh answer, and `failOnDataLoss` is true.
             KafkaUnreachableError: waiting will not help, or a bounded run cannot reach its end.
 
-        Runs: driver; from memory, unless records seem lost or a bounded run waits.
+        Runs: driver; from memory, unless records seem lost, a bounded run waits, or the first call after a restart
+        looks for a ledger in Kafka (<= 10 s).
         """
         self.feed.note_plan()
         now = self._clock.monotonic()
@@ -258,7 +259,7 @@ class Planner:
             DataLossError: the plan goes back although nothing was cut and `failOnDataLoss` is true.
             StateError: the plan contradicts the ledger of cuts.
 
-        Runs: driver, once per batch.
+        Runs: driver, once per batch; from memory, but for the first after a restart, which looks for a ledger, too.
         """
         self.batch_since = self._clock.wall()
         with without_collection():
