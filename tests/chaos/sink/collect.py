@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from discovery.spark.sink.hooks import AUDIT_HEADER, SAID
@@ -92,12 +92,20 @@ def following(bootstrap: str, topic: str, take: Callable[[Any], None]) -> Iterat
 
 
 def stable_ends(bootstrap: str, topic: str, *, patience_seconds: float) -> Mapping[Place, tuple[int, int]]:
-    """Return last stable offset and high watermark of each partition, as soon as they agree or the time is up."""
+    """Return last stable offset and high watermark of each partition, as soon as they agree or the time is up.
+
+    A leader that has just moved, under a broker that another seed bounced, is asked again.
+    """
     deadline = time.monotonic() + patience_seconds
     while True:
-        ends = [ends_of(bootstrap, topic, committed=committed) for committed in (True, False)]
-        if ends[0] == ends[1] or time.monotonic() > deadline:
-            return {place: (ends[0][place], ends[1][place]) for place in ends[0]}
+        try:
+            ends = [ends_of(bootstrap, topic, committed=committed) for committed in (True, False)]
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            if ends[0] == ends[1] or time.monotonic() > deadline:
+                return {place: (ends[0][place], ends[1][place]) for place in ends[0]}
         time.sleep(0.1)
 
 
