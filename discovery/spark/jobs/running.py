@@ -229,8 +229,7 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
     """
     make_ready(job.output, job.topic)
     stopping = threading.Event()
-    on_stop_signal(lambda _: stopping.set())
-    with metrics_server(job.metrics) as registry:
+    with on_stop_signal(lambda _: stopping.set()), metrics_server(job.metrics) as registry:
         # A session that the main thread starts takes SIGINT for itself: Spark's handler cancels the batch and raises in
         # the midst of a call.
         with ThreadPoolExecutor(1, "session") as aside:
