@@ -317,8 +317,12 @@ def _scrape(found: dict[str, Any]) -> str:
 
 
 _TEXT = """`make bench-sidecar`. Except for the rows of real brokers, Kafka is played inside the service's process, so
-that memory and CPU include it; intervals of 1 s. The times of watchers hold the client's work too, on the same two
-cores; the first of them hears of a change when the next metadata round brings it, half an interval later on average.
+that memory and CPU include it; intervals of 1 s. The first watcher hears of a change when the next metadata round
+brings it, half an interval later on average. Then one after the other is answered, and that bounds the last one's
+time: the answer is encoded once, but each watcher is a task that wakes and writes. In ten more changes, beside other
+work (load average 9 to 14), the service took 0.61 s of processor time for 10 000 watchers, and these clients, on the
+same two cores, 0.25 s (medians); the last heard of a change 0.61 s after the first at best. In ten with clients that
+only note the time it was 0.53 s.
 
 With real brokers, readers have the ends of *their* partitions asked for five times a second, and those that they need:
 high watermarks, or last stable offsets. Before it was so, and while a future was made of each partition, a service of

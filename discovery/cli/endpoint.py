@@ -46,17 +46,19 @@ def endpoint(  # noqa: PLR0917 - typer's options
     from discovery.endpoint.make import followed  # noqa: PLC0415 - librdkafka only where it is needed
 
     stop = threading.Event()
-    on_stop_signal(lambda _: stop.set())
-    running = followed(settings, state_dir=settings.state_dir or default_state_dir())
-    address = running.start()
-    if metrics_port is not None:
-        running.serve_metrics(metrics_port)
-    typer.echo(json.dumps({"endpoint": address, "pid": os.getpid()}) if as_json else f"bootstrap endpoint: {address}")
-    sys.stdout.flush()
-    if not running.endpoint.wait_ready(_START_SECONDS):
-        running.complain(_START_SECONDS)
-    stop.wait()
-    running.stop()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # a resolver that hangs would hold up the interpreter
+    with on_stop_signal(lambda _: stop.set()):
+        running = followed(settings, state_dir=settings.state_dir or default_state_dir())
+        address = running.start()
+        if metrics_port is not None:
+            running.serve_metrics(metrics_port)
+        typer.echo(
+            json.dumps({"endpoint": address, "pid": os.getpid()}) if as_json else f"bootstrap endpoint: {address}"
+        )
+        sys.stdout.flush()
+        if not running.endpoint.wait_ready(_START_SECONDS):
+            running.complain(_START_SECONDS)
+        stop.wait()
+        running.stop()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # a resolver that hangs would hold up the interpreter

@@ -102,19 +102,19 @@ def run(  # noqa: PLR0917 - typer's options
         say=_say,
         vet_seconds=vet_timeout,
     )
-    on_stop_signal(supervisor.stop)
-    made = supervisor.run()
-    for line in made.lines():
-        _say(line)
-    if report is not None:
-        document = {**made.document(), "set": sorted({line for one in supervisor.advised for line in one.say})}
-        try:
-            report.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            _say(f"--report: {report} cannot be written: {error.strerror or error}")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(made.exit_code)  # a resolver that hangs would hold up the interpreter
+    with on_stop_signal(supervisor.stop):
+        made = supervisor.run()
+        for line in made.lines():
+            _say(line)
+        if report is not None:
+            document = {**made.document(), "set": sorted({line for one in supervisor.advised for line in one.say})}
+            try:
+                report.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            except OSError as error:
+                _say(f"--report: {report} cannot be written: {error.strerror or error}")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(made.exit_code)  # a resolver that hangs would hold up the interpreter
 
 
 def _say(line: str) -> None:

@@ -1,8 +1,10 @@
 """A job that is stopped: at any moment a clean end, and the next start goes on exactly."""
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,16 @@ from tests.support.spark.stopping_driver import BEGUN
 __all__ = ["topics"]
 pytestmark = pytest.mark.spark
 ROUNDS = 6
+
+
+def terminate(pid: int) -> None:
+    """Signal one process, as an orchestrator does."""
+    os.kill(pid, signal.SIGTERM)
+
+
+def interrupt(pid: int) -> None:
+    """Signal its whole process group, as a terminal does on Ctrl-C."""
+    os.killpg(pid, signal.SIGINT)
 
 
 @pytest.mark.timeout(600)
@@ -31,14 +43,16 @@ def test_given_a_batch_in_flight_when_its_query_is_stopped_again_and_again_then_
 @pytest.mark.kafka
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("program", "code"),
+    ("program", "stop", "code"),
     [
-        pytest.param(sys.executable, 0, id="driver"),
-        pytest.param(SUBMIT, 143, id="JVM", marks=pytest.mark.long),
+        pytest.param(sys.executable, terminate, 0, id="driver"),
+        pytest.param(sys.executable, interrupt, 0, id="driver-ctrl-c"),
+        pytest.param(SUBMIT, terminate, 143, id="JVM", marks=pytest.mark.long),
+        pytest.param(SUBMIT, interrupt, 130, id="JVM-ctrl-c", marks=pytest.mark.long),
     ],
 )
 def test_given_an_open_transaction_when_the_job_is_stopped_then_its_end_is_clean_and_nothing_is_lost(
-    topics: Topics, program: str, code: int
+    topics: Topics, program: str, stop: Callable[[int], None], code: int
 ) -> None:
     armed, log = topics.folder / "hooks", topics.folder / "job.log"
     armed.mkdir()
@@ -47,12 +61,16 @@ def test_given_an_open_transaction_when_the_job_is_stopped_then_its_end_is_clean
     command = [program, "spark_jobs/copy_topic.py", *topics.arguments()]
     with log.open("wb") as output:
         job = subprocess.Popen(
-            command, env={**ENVIRONMENT, hooks.VARIABLE: str(armed)}, stdout=output, stderr=output
-        )  # fmt: skip
+            command,
+            env={**ENVIRONMENT, hooks.VARIABLE: str(armed)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     try:
         eventually(lambda: job.poll() is not None or list(armed.glob("*.held.*")), JOB_SECONDS, "the transaction")
         before = log.read_text()
-        job.send_signal(signal.SIGTERM)
+        stop(job.pid)
         assert job.wait(JOB_SECONDS) == code
     finally:
         job.kill()

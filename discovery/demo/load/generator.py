@@ -163,8 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM; 0 where every record was acknowledged, else 1."""
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     stopping = threading.Event()
-    on_stop_signal(lambda _: stopping.set())
-    return 0 if Generator(options).run(stopping) else 1
+    with on_stop_signal(lambda _: stopping.set()):
+        return 0 if Generator(options).run(stopping) else 1
 
 
 def _producer_options(bootstrap_servers: str) -> dict[str, str | int | bool]:

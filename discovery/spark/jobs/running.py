@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -70,7 +70,7 @@ def make_session(
     Raises:
         ConfigError: Spark is to be started here, and there is no Java for it.
 
-    Runs: main thread, once; blocks for the start of a JVM (about 5 s).
+    Runs: any thread, once; blocks for the start of a JVM (about 5 s).
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -229,14 +229,17 @@ def run_query(name: str, job: Job, start: Callable[[SparkSession], StreamingQuer
     """
     make_ready(job.output, job.topic)
     stopping = threading.Event()
-    on_stop_signal(lambda _: stopping.set())  # Spark's own handlers would cancel jobs and raise in the midst of a call
-    with metrics_server(job.metrics) as registry:
-        session = make_session(
-            f"{name.replace('_', '-')}-{job.topic}",
-            master=job.master,
-            settings=job.spark_options,
-            checkpoint=job.checkpoint,
-        )
+    with on_stop_signal(lambda _: stopping.set()), metrics_server(job.metrics) as registry:
+        # A session that the main thread starts takes SIGINT for itself: Spark's handler cancels the batch and raises in
+        # the midst of a call.
+        with ThreadPoolExecutor(1, "session") as aside:
+            session = aside.submit(
+                make_session,
+                f"{name.replace('_', '-')}-{job.topic}",
+                master=job.master,
+                settings=job.spark_options,
+                checkpoint=job.checkpoint,
+            ).result()
         log = ProgressLog(name, job.progress_file)
         session.streams.addListener(log)
         progress = SourceProgress(session, state_dir=job.state_dir, registry=registry)

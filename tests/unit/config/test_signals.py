@@ -2,21 +2,12 @@
 
 import os
 import signal
+import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from discovery.config.signals import STOP_SIGNALS, on_stop_signal
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    yield
-    signal.set_wakeup_fd(-1)
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -29,10 +20,10 @@ def test_given_a_main_thread_that_holds_the_lock_when_a_signal_comes_then_nobody
             reported.append(received)
         stop.set()
 
-    on_stop_signal(act)
-    with lock:  # as the main thread does in the midst of Event.wait, with the event's own
-        signal.raise_signal(number)  # the handler runs before this returns
-    assert stop.wait(20)
+    with on_stop_signal(act):
+        with lock:  # as the main thread does in the midst of Event.wait, with the event's own
+            signal.raise_signal(number)  # the handler runs before this returns
+        assert stop.wait(20)
     assert reported == [number]
 
 
@@ -42,31 +33,47 @@ def test_given_a_signal_that_does_not_wake_the_main_thread_when_it_waits_then_th
     stop, over = threading.Event(), threading.Event()
     taker = threading.Thread(target=over.wait, args=(30,))
     taker.start()
-    on_stop_signal(lambda _: stop.set())
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        os.kill(os.getpid(), number)
-        assert stop.wait(20)
-    finally:
-        over.set()
-        taker.join()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with on_stop_signal(lambda _: stop.set()):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            os.kill(os.getpid(), number)
+            assert stop.wait(20)
+        finally:
+            over.set()
+            taker.join()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_given_a_host_with_handlers_of_its_own_when_nobody_listens_any_more_then_it_has_them_again() -> None:
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    heard, writing = socket.socketpair()
+    with heard, writing:
+        writing.setblocking(False)
+        signal.set_wakeup_fd(writing.fileno())
+        with on_stop_signal(lambda _: None):
+            relays = [thread for thread in threading.enumerate() if thread.name == "stop signals"]
+            assert [signal.getsignal(number) for number in STOP_SIGNALS] != before
+        assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+        assert signal.set_wakeup_fd(-1) == writing.fileno()
+    for relay in relays:
+        relay.join(20)
+    assert [relay.is_alive() for relay in relays] == [False]
 
 
 def test_given_a_child_forked_without_a_program_when_it_is_terminated_then_it_ends_and_its_parent_hears_nothing() -> (
     None
 ):
     heard: list[int] = []
-    on_stop_signal(heard.append)
     reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(writing, b"1")
-        signal.sigtimedwait([signal.SIGUSR2], 20)
-        os._exit(0)
-    assert os.read(reading, 1) == b"1"
-    os.close(reading)
-    os.close(writing)
-    os.kill(child, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    with on_stop_signal(heard.append):
+        child = os.fork()
+        if not child:
+            os.write(writing, b"1")
+            signal.sigtimedwait([signal.SIGUSR2], 20)
+            os._exit(0)
+        assert os.read(reading, 1) == b"1"
+        os.close(reading)
+        os.close(writing)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
     assert heard == []
