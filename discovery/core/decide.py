@@ -47,7 +47,7 @@ from discovery.core.model import (
 from discovery.core.offsets import not_less
 from discovery.core.pin import Conflict, PinSource, choose_pin
 from discovery.core.policy import Policy
-from discovery.core.quarantine import judged, revived
+from discovery.core.quarantine import awaited, judged, revived
 from discovery.core.questions import Agenda, AskOffsets, Call, LeaderKey, Vet, Wanted, partitions_by_leader
 from discovery.core.sentence import describe
 from discovery.core.shrink import brake
@@ -469,10 +469,12 @@ def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
     held = old.topics if old else {}
+    leading = _leading(new)
     turn.state = replace(
         turn.state,
         snapshot=new,
-        leading=_leading(new),
+        addresses=awaited(turn.state.addresses, leading - turn.state.leading),
+        leading=leading,
         leaders=partitions_by_leader(new, turn.state.interest),
         without_id=without_id(new, turn.state.topic_ids),
     )

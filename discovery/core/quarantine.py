@@ -4,9 +4,10 @@ An address is quarantined after each failure (full jitter, doubling, capped); a 
 login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
-as topics are.
+as topics are. One that an answer names as a leader, as the last one did not, is asked at once.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from discovery.core.answers import ProbeOutcome
@@ -17,6 +18,7 @@ from discovery.core.state import AddressState, State
 from discovery.core.verdict import AUTH_REJECTED, DEAD, WRONG
 
 _ENOUGH_ALIVE = 2
+_MAY_RETURN = DEAD | {Verdict.STALE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +83,20 @@ def revived(known: AddressState, *, now: float) -> AddressState:
 
     Runs: anywhere (pure).
     """
-    if known.verdict not in DEAD | {Verdict.STALE}:
+    if known.verdict not in _MAY_RETURN:
         return known
     return replace(known, verdict=Verdict.ALIVE, detail="", since=now, failures=0, quarantined_until=None, asked_at=now)
+
+
+def awaited(
+    addresses: Mapping[BrokerAddress, AddressState], leading: Collection[BrokerAddress]
+) -> Mapping[BrokerAddress, AddressState]:
+    """Return the addresses, with the dead among those that lead now and did not before due at once.
+
+    Runs: anywhere (pure).
+    """
+    dead = {a: addresses[a] for a in leading if a in addresses and addresses[a].verdict in _MAY_RETURN}
+    return {**addresses, **{a: replace(known, quarantined_until=None) for a, known in dead.items()}}
 
 
 def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
@@ -116,7 +129,7 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
 def _rests(known: AddressState, *, released: bool, seconds: float, now: float) -> bool:
     if known.quarantined_until is None or now >= known.quarantined_until:
         return False
-    released = released and (known.verdict in DEAD or known.verdict is Verdict.STALE)
+    released = released and known.verdict in _MAY_RETURN
     return not (released and known.asked_at is not None and now - known.asked_at >= seconds)
 
 

@@ -2,11 +2,14 @@
 
 from collections import Counter
 
+import pytest
+
 from discovery.core.model import (
     BrokerAddress,
     Verdict,
 )
 from discovery.core.quarantine import due, revived
+from discovery.core.questions import Vet
 from discovery.core.state import initial_state
 from tests.support.core_values import (
     POLICY,
@@ -59,6 +62,23 @@ def test_given_a_dead_leader_when_it_rests_then_it_is_still_asked_every_cycle() 
     for _ in range(8):
         state = run(state, dead(4)).state
     assert address(4) in due(state, policy=POLICY, now=1.0).full
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.SILENT])
+def test_given_a_dead_leader_when_an_answer_says_that_it_leads_again_then_it_is_asked_at_once(verdict: Verdict) -> None:
+    state = run(settled(4, topic(leader=4)), dead(4, verdict)).state
+    state = run(state, answer(1, 2, 3, topics=(topic(leader=None),)), now=0.1).state
+    assert address(4) not in due(state, policy=POLICY, now=0.2).full
+    back = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.2).state
+    assert [q.full for q in back.agenda.calls.values() if isinstance(q, Vet)][-1:] == [frozenset({address(4)})]
+    again = run(back, dead(4, verdict), answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.3).state
+    assert address(4) not in due(again, policy=POLICY, now=0.4).full, "it led before, too"
+
+
+def test_given_a_leader_that_rejects_the_login_when_an_answer_says_that_it_leads_then_it_rests() -> None:
+    state = run(settled(4, topic(leader=1)), dead(4, Verdict.AUTH_FAILED)).state
+    state = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.1).state
+    assert address(4) not in due(state, policy=POLICY, now=0.1).full
 
 
 def test_given_wrong_credentials_when_refused_then_the_broker_is_asked_slowly_also_when_nobody_else_lives() -> None:
