@@ -318,10 +318,27 @@ def test_given_two_releases_in_one_namespace_when_made_then_no_object_and_no_pod
     one, other = (template(tmp_path, {"monitoring": {"enabled": True}}, release=name) for name in ("one", "other"))
     names = [{(d["kind"], d["metadata"]["name"]) for d in made} for made in (one, other)]
     assert names[0].isdisjoint(names[1])
-    selectors = [
-        d["spec"]["selector"]["matchLabels"] for made in (one, other) for d in made if d["kind"] == "Deployment"
-    ]
+    specs = [{d["kind"]: d.get("spec") for d in made} for made in (one, other)]
+    selectors = [spec["Deployment"]["selector"]["matchLabels"] for spec in specs]
     assert selectors[0] != selectors[1]
+    pods = [spec["Deployment"]["template"]["metadata"]["labels"].items() for spec in specs]
+    watched = [spec["PodMonitor"]["selector"]["matchLabels"].items() for spec in specs]
+    assert [[wanted <= labels for labels in pods] for wanted in watched] == [[True, False], [False, True]]
+
+
+def test_given_the_pod_monitor_when_read_then_it_selects_service_and_drivers_of_one_release_and_namespace() -> None:
+    spec = yaml.safe_load((ROOT / "monitoring/podmonitor.yaml").read_text(encoding="utf-8"))["spec"]
+    assert "namespaceSelector" not in spec, "a release of the same name elsewhere would be scraped twice"
+    wanted = spec["selector"]["matchLabels"]
+    assert wanted["app.kubernetes.io/instance"] == k8s.NAME
+    deployment = yaml.safe_load((ROOT / "base/deployment.yaml").read_text(encoding="utf-8"))["spec"]["template"]
+    application = yaml.safe_load((ROOT / "spark/spark-application.yaml").read_text(encoding="utf-8"))
+    templates = [
+        yaml.safe_load((ROOT / f"spark/{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("pod-template", "pod-template-before-1.29")
+    ]
+    for pod in (deployment, application["spec"]["driver"]["template"], *templates):
+        assert wanted.items() <= pod["metadata"]["labels"].items()
 
 
 CREDENTIALS = [
