@@ -266,16 +266,27 @@ def test_given_every_value_when_helm_fills_the_chart_then_each_is_in_what_it_mak
     assert secrets == {"my-token", "my-tls", "kafka-login"}
     claim = by_kind["PersistentVolumeClaim"]
     assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("one-kafka-discovery-state", "fast")
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     policy = by_kind["NetworkPolicy"]["spec"]
     assert policy["egress"][-1]["ports"] == [{"protocol": "TCP", "port": 14_000}]
+    (monitoring,) = policy["ingress"][-1]["from"]
+    assert monitoring["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "prom"}
     assert by_kind["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 0
     for kind in ("PodMonitor", "PrometheusRule"):
         assert by_kind[kind]["metadata"]["labels"]["release"] == "prometheus"
     rules = by_kind["PrometheusRule"]["spec"]["groups"][1]["rules"]
     name = rules[0]["alert"]
     assert rules[0]["annotations"]["runbook_url"] == f"https://runbooks.example.com/{name}.md"
+    texts = {d["metadata"]["name"]: d["data"]["config.toml"] for d in made if d["kind"] == "ConfigMap"}
+    assert texts == {
+        "one-kafka-discovery": EVERY["config"], "one-kafka-discovery-sidecar": EVERY["sidecarConfig"],
+    }  # fmt: skip
     (test,) = [d for d in made if d["kind"] == "Pod"]
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    changed = template(tmp_path, {**EVERY, "config": "[log]\n"}, release="one")
+    (deployment,) = [d for d in changed if d["kind"] == "Deployment"]
+    before, after = (d["spec"]["template"]["metadata"]["annotations"] for d in (by_kind["Deployment"], deployment))
+    assert before["checksum/config"] != after["checksum/config"], "else a new config starts no new pod"
     existing = template(tmp_path, {"persistence": {"existingClaim": "mine"}})
     assert not [d for d in existing if d["kind"] == "PersistentVolumeClaim"]
     (deployment,) = [d for d in existing if d["kind"] == "Deployment"]
