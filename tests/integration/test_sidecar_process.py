@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import ssl
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -55,6 +57,9 @@ def test_given_no_living_broker_when_served_then_it_answers_and_says_why(dead_se
     )
     assert dead_service.probe("/v1/status").status_code == 404
     assert dead_service.get("/metrics").status_code == 404
+    lines = [json.loads(line) for line in dead_service.log.read_text().splitlines()]
+    failed = [line for line in lines if line.get("error_class") == "refused"]
+    assert {(line["cluster"], line["generation"]) for line in failed} == {("default", 0)}
 
 
 def test_given_a_foreign_host_header_when_asked_then_it_is_refused(dead_service: ServiceProcess) -> None:
@@ -278,9 +283,40 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
         assert service.stop()[0] == 0
 
 
+        counted = service.probe("/metrics").text
+        for outcome, least in {"taken": 2, "refused": 2}.items():  # a file is looked at beside signal and request
+            (count,) = re.findall(rf'config_reloads_total\{{outcome="{outcome}"\}} (\d+)', counted)
+            assert int(count) >= least, outcome
 def test_given_a_flood_of_connections_when_served_then_memory_is_bounded_and_probes_answer(
     dead_service: ServiceProcess,
 ) -> None:
+def test_given_events_when_the_service_is_stopped_and_started_then_they_are_served_and_numbers_go_on(
+    tmp_path: Path,
+) -> None:
+    def served() -> ServiceProcess:
+        program = ("-m", "tests.support.fakes.service_main")
+        return ServiceProcess(str(tmp_path / "state"), "0", "1", log=tmp_path / "log", program=program)
+
+    def grown(service: ServiceProcess, partitions: int) -> list[dict[str, Any]]:
+        """Add partitions and return the events once they are among them."""
+        eventually(lambda: service.json("/v1/status")["partitions"] >= 3, 30, "the topic")
+        known = len(service.json("/v1/events")["events"])
+        service.say(f"add_partitions t0 {partitions}")
+        events = lambda: service.json("/v1/events")["events"]  # noqa: E731
+        eventually(lambda: len(events()) > known, 30, "an event")
+        return [*events()]
+
+    with served() as service:
+        before = grown(service, 6)
+        assert service.stop()[0] == 0
+    with served() as service:
+        assert service.json("/v1/events")["events"][: len(before)] == before
+        after = grown(service, 9)
+        assert after[: len(before)] == before
+        numbers = [one["number"] for one in after]
+        assert numbers == sorted(set(numbers))
+
+
     host, _, port = dead_service.api.removeprefix("http://").partition(":")
     with contextlib.ExitStack() as stack:
         for _ in range(1_000):
