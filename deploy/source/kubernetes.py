@@ -10,8 +10,6 @@ from typing import Any
 
 Document = dict[str, Any]
 NAME = "kafka-discovery"
-LABELS = {"app.kubernetes.io/name": NAME}
-"""Of everything of ours, the sidecars of drivers too."""
 DRIVER_STATE = f"{NAME}-driver-state"
 """The claim of a pod template: of one application, for two sidecars never share a state folder."""
 _USER = {"runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 0}
@@ -121,7 +119,8 @@ def driver_template(values: Values, *, native: bool = True, claim: str = DRIVER_
         containers = {"containers": [driver, sidecar(values, native=False)]}
         volumes.append({"name": "discovery-exit", "emptyDir": {}})
     return {
-        "metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "driver"}},
+        # A PodMonitor of that release scrapes it, and no other one.
+        "metadata": {"labels": {**_instance(values), "app.kubernetes.io/component": "driver"}},
         "spec": {"securityContext": {"fsGroup": 185}, **containers, "volumes": volumes},
     }
 
@@ -277,14 +276,13 @@ def disruption_budget(values: Values) -> Document:
 
 
 def pod_monitor(values: Values) -> Document:
-    """Return what the Prometheus operator scrapes: the service and the sidecars of all drivers."""
+    """Return what the Prometheus operator scrapes in this namespace: the service and the sidecars of its drivers."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
         "metadata": monitor_metadata(values),
         "spec": {
-            "namespaceSelector": {"any": True},
-            "selector": {"matchLabels": LABELS},
+            "selector": {"matchLabels": _instance(values)},
             "podMetricsEndpoints": [{"port": "disc-metrics", "interval": "15s"}],
         },
     }
@@ -312,12 +310,17 @@ def monitor_metadata(values: Values) -> Document:
 
 
 def _metadata(values: Values, name: str | None = None) -> Document:
-    return {"name": name or values.name, "labels": {**LABELS, "app.kubernetes.io/instance": values.release}}
+    return {"name": name or values.name, "labels": _instance(values)}
+
+
+def _instance(values: Values) -> Document:
+    """Return the labels of everything of one release, the sidecars of its drivers too."""
+    return {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": values.release}
 
 
 def _selected(values: Values) -> Document:
     """Return the labels of this installation's own pods."""
-    return {**LABELS, "app.kubernetes.io/instance": values.release, "app.kubernetes.io/component": "service"}
+    return {**_instance(values), "app.kubernetes.io/component": "service"}
 
 
 def _given(**fields: Any) -> Document:

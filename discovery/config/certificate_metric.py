@@ -13,7 +13,8 @@ EXPIRY = Family(
     "certificate_expiry_timestamp_seconds",
     "gauge",
     ("use", "file"),
-    "When certificates expire: api, api_clients, kafka_identity, kafka_trust; of authorities the last one.",
+    "When certificates expire: api, api_clients, kafka_identity, kafka_trust, service_identity, service_trust; of"
+    " authorities the last one.",
 )
 
 

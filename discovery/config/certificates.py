@@ -9,6 +9,10 @@ from pathlib import Path
 from discovery.config.client.opened_stores import files_of, last_read
 from discovery.config.client.options import ClientOptions
 from discovery.config.client.stores import Side
+from discovery.config.service_files import ServiceFiles
+
+_CHAINS = {"api", "kafka_identity", "service_identity"}
+"""Uses of a chain; the others are of authorities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +20,7 @@ class Certificate:
     """How long what a file holds is worth something."""
 
     use: str
-    """`api`, `api_clients`, `kafka_identity`, `kafka_trust`."""
+    """`api`, `api_clients`, `kafka_identity`, `kafka_trust`, `service_identity`, `service_trust`."""
     file: str
     """Its path; the setting, where the text stands in the configuration itself."""
     expires_wall: float
@@ -37,6 +41,16 @@ def of_client(options: ClientOptions, setting: str) -> Iterator[Certificate]:
         path, text = properties.get(f"ssl.{name}.location", ""), properties.get(f"ssl.{name}.pem", "")
         if pem := _content(path) if path else text.encode():
             yield from valid(use, path or files.get(side, setting), pem)
+
+
+def of_service(files: ServiceFiles) -> Iterator[Certificate]:
+    """Yield the certificates with which a follower logs in to its service, and the authorities it verifies it by.
+
+    Runs: any thread; reads the files.
+    """
+    for use, path in (("service_identity", files.certificate), ("service_trust", files.ca)):
+        if path is not None:
+            yield from valid(use, str(path), _content(str(path)))
 
 
 def _content(path: str) -> bytes:
@@ -64,4 +78,4 @@ def valid(use: str, file: str, pem: bytes) -> Iterator[Certificate]:
     if not (ends := _ends(pem)):
         return
     # A chain is worth nothing after its first end; of authorities the old one may expire beside the new one.
-    yield Certificate(use=use, file=file, expires_wall=min(ends) if use in {"api", "kafka_identity"} else max(ends))
+    yield Certificate(use=use, file=file, expires_wall=min(ends) if use in _CHAINS else max(ends))

@@ -32,10 +32,13 @@ def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_s
 def voters(
     client: AdminClient, brokers: Collection[BrokerId], *, timeout_seconds: float
 ) -> dict[BrokerId, frozenset[BrokerId]]:
-    """Return which voters of the metadata quorum every broker that tells knows: itself, and those of a static quorum.
+    """Return which voters of the metadata quorum every broker knows: itself, and those of a static quorum.
+
+    One that does not answer, or names none of KRaft's roles, is absent: it may be a controller.
 
     Raises:
         KafkaException: nothing was answered at all.
+        ValueError: a broker answers with a list of voters that cannot be read.
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
@@ -43,9 +46,10 @@ def voters(
         client, (ROLES, VOTERS), brokers, timeout_seconds=timeout_seconds, needs_one=bool(brokers)
     )
     return {
-        broker: frozenset([broker] if "controller" in values[ROLES] else [])
-        | {BrokerId(int(one.partition("@")[0])) for one in values[VOTERS].split(",") if "@" in one}
+        broker: frozenset([broker] if "controller" in roles else [])
+        | {BrokerId(int(one.partition("@")[0])) for one in values[VOTERS].split(",") if one.strip()}
         for broker, values in answered.items()
+        if (roles := {one.strip() for one in values[ROLES].split(",")}) & {"broker", "controller"}
     }
 
 

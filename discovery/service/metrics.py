@@ -92,6 +92,9 @@ PROCESS = by_name(
     Family("api_waiters", "gauge", (), "Requests that wait for a change now."),
     Family("config_reload_success", "gauge", (), "1 if the last reload was taken, or none was tried."),
     Family("config_reload_timestamp_seconds", "gauge", (), "When the configuration was last read."),
+    Family(
+        "config_reloads", "counter", ("outcome",), "Reloads by outcome, taken or refused: by request, signal or file."
+    ),
     EXPIRY,
 )
 
@@ -137,6 +140,8 @@ class ServiceCollector(Collector):
         made["api_waiters"].add_metric([], self._service.waiters.now)
         made["config_reload_success"].add_metric([], self._service.reloads.ok)
         made["config_reload_timestamp_seconds"].add_metric([], self._service.reloads.wall)
+        made["config_reloads"].add_metric(["taken"], self._service.reloads.taken)
+        made["config_reloads"].add_metric(["refused"], self._service.reloads.refused)
         made[EXPIRY.name] = expiry(self._service.certificates)
         yield from made.values()
 

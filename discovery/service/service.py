@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -77,11 +77,13 @@ class _Fresh:
 
 @dataclass(slots=True)
 class Reloads:
-    """How the last reload went."""
+    """How the last reload went, and how many went which way, whatever asked for them."""
 
     ok: bool = True
     wall: float = 0.0
     error: str = ""
+    taken: int = 0
+    refused: int = 0
 
 
 class Service:
@@ -280,13 +282,15 @@ class Service:
             try:
                 await self._swap(await in_thread(self._read_again))
             except (DiscoveryError, OSError) as error:
-                self.reloads = Reloads(ok=False, wall=self.clock.wall(), error=str(error))
+                refused, wall = self.reloads.refused + 1, self.clock.wall()
+                self.reloads = replace(self.reloads, ok=False, wall=wall, error=str(error), refused=refused)
                 _log.error(
                     "reload_refused", error=str(error), asked_by=asked_by,
                     consequence="the old configuration remains active",
                 )  # fmt: skip
                 raise
-            self.reloads = Reloads(wall=self.clock.wall())
+            taken, wall = self.reloads.taken + 1, self.clock.wall()
+            self.reloads = replace(self.reloads, ok=True, wall=wall, error="", taken=taken)
             _log.warning("reloaded", clusters=sorted(self._hubs), asked_by=asked_by)
 
     def _read_again(self) -> "_Fresh":

@@ -1,13 +1,17 @@
 """Image and stack files: linted, valid for both kinds of compose, nothing unpinned, nothing writable."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from discovery import __version__
 from tests.support.debian_tools import tool
@@ -48,8 +52,35 @@ def test_given_the_images_when_read_then_they_run_as_numbers_and_carry_this_vers
     assert re.findall(r"image\.version=\"(.*?)\"", text) == [__version__] * 2
     assert f"kafka_discovery-{__version__}-py3-none-any.whl" in text
     assert "HEALTHCHECK" in text
+    entrypoints = re.findall(r"^ENTRYPOINT (.*)$", text, flags=re.MULTILINE)
+    assert [json.loads(one) for one in entrypoints] == [
+        ["kafka-discovery"], ["/opt/kafka-discovery/bin/spark-entrypoint"],
+    ]  # fmt: skip
     assert "PYSPARK_PYTHON=/opt/kafka-discovery/bin/kafka-discovery-python " in text, "starts Spark's processes quickly"
     assert '"kafka-discovery", "healthcheck"' in text
+
+
+def test_given_the_images_when_built_with_other_bases_then_every_stage_begins_from_what_is_given() -> None:
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    given = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, flags=re.MULTILINE))
+    assert given.keys() == {"PYTHON_IMAGE", "JAVA_IMAGE"}
+    assert all(re.search(r":\d", image) for image in given.values()), (
+        "a base without a version is another one each time"
+    )
+    bases = re.findall(r"^FROM (\S+) AS \S+$", text, flags=re.MULTILINE)
+    assert set(bases) == {f"${{{name}}}" for name in given}
+    assert text.index("ARG ") < text.index("FROM "), "else FROM does not know it"
+    page = Path("docs/how-to/deploy-compose.md").read_text(encoding="utf-8")
+    assert all(name in page for name in given)
+
+
+def test_given_uvicorn_whose_private_methods_are_overridden_when_required_then_untried_versions_are_left_out() -> None:
+    wanted = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    (bounds,) = (one.specifier for one in map(Requirement, wanted) if one.name == "uvicorn")
+    (pinned,) = re.findall(r"^uvicorn==(\S+)", Path("requirements/sidecar.txt").read_text(), flags=re.MULTILINE)
+    assert pinned in bounds
+    major, minor, *_ = Version(pinned).release
+    assert f"{major}.{minor + 1}" not in bounds, "its next version was not tried"
 
 
 def test_given_the_stack_when_docker_compose_reads_it_then_it_is_valid() -> None:

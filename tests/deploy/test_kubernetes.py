@@ -266,16 +266,27 @@ def test_given_every_value_when_helm_fills_the_chart_then_each_is_in_what_it_mak
     assert secrets == {"my-token", "my-tls", "kafka-login"}
     claim = by_kind["PersistentVolumeClaim"]
     assert (claim["metadata"]["name"], claim["spec"]["storageClassName"]) == ("one-kafka-discovery-state", "fast")
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     policy = by_kind["NetworkPolicy"]["spec"]
     assert policy["egress"][-1]["ports"] == [{"protocol": "TCP", "port": 14_000}]
+    (monitoring,) = policy["ingress"][-1]["from"]
+    assert monitoring["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "prom"}
     assert by_kind["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 0
     for kind in ("PodMonitor", "PrometheusRule"):
         assert by_kind[kind]["metadata"]["labels"]["release"] == "prometheus"
     rules = by_kind["PrometheusRule"]["spec"]["groups"][1]["rules"]
     name = rules[0]["alert"]
     assert rules[0]["annotations"]["runbook_url"] == f"https://runbooks.example.com/{name}.md"
+    texts = {d["metadata"]["name"]: d["data"]["config.toml"] for d in made if d["kind"] == "ConfigMap"}
+    assert texts == {
+        "one-kafka-discovery": EVERY["config"], "one-kafka-discovery-sidecar": EVERY["sidecarConfig"],
+    }  # fmt: skip
     (test,) = [d for d in made if d["kind"] == "Pod"]
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    changed = template(tmp_path, {**EVERY, "config": "[log]\n"}, release="one")
+    (deployment,) = [d for d in changed if d["kind"] == "Deployment"]
+    before, after = (d["spec"]["template"]["metadata"]["annotations"] for d in (by_kind["Deployment"], deployment))
+    assert before["checksum/config"] != after["checksum/config"], "else a new config starts no new pod"
     existing = template(tmp_path, {"persistence": {"existingClaim": "mine"}})
     assert not [d for d in existing if d["kind"] == "PersistentVolumeClaim"]
     (deployment,) = [d for d in existing if d["kind"] == "Deployment"]
@@ -318,10 +329,27 @@ def test_given_two_releases_in_one_namespace_when_made_then_no_object_and_no_pod
     one, other = (template(tmp_path, {"monitoring": {"enabled": True}}, release=name) for name in ("one", "other"))
     names = [{(d["kind"], d["metadata"]["name"]) for d in made} for made in (one, other)]
     assert names[0].isdisjoint(names[1])
-    selectors = [
-        d["spec"]["selector"]["matchLabels"] for made in (one, other) for d in made if d["kind"] == "Deployment"
-    ]
+    specs = [{d["kind"]: d.get("spec") for d in made} for made in (one, other)]
+    selectors = [spec["Deployment"]["selector"]["matchLabels"] for spec in specs]
     assert selectors[0] != selectors[1]
+    pods = [spec["Deployment"]["template"]["metadata"]["labels"].items() for spec in specs]
+    watched = [spec["PodMonitor"]["selector"]["matchLabels"].items() for spec in specs]
+    assert [[wanted <= labels for labels in pods] for wanted in watched] == [[True, False], [False, True]]
+
+
+def test_given_the_pod_monitor_when_read_then_it_selects_service_and_drivers_of_one_release_and_namespace() -> None:
+    spec = yaml.safe_load((ROOT / "monitoring/podmonitor.yaml").read_text(encoding="utf-8"))["spec"]
+    assert "namespaceSelector" not in spec, "a release of the same name elsewhere would be scraped twice"
+    wanted = spec["selector"]["matchLabels"]
+    assert wanted["app.kubernetes.io/instance"] == k8s.NAME
+    deployment = yaml.safe_load((ROOT / "base/deployment.yaml").read_text(encoding="utf-8"))["spec"]["template"]
+    application = yaml.safe_load((ROOT / "spark/spark-application.yaml").read_text(encoding="utf-8"))
+    templates = [
+        yaml.safe_load((ROOT / f"spark/{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("pod-template", "pod-template-before-1.29")
+    ]
+    for pod in (deployment, application["spec"]["driver"]["template"], *templates):
+        assert wanted.items() <= pod["metadata"]["labels"].items()
 
 
 CREDENTIALS = [

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +75,20 @@ def test_given_a_private_authority_when_a_reader_follows_then_the_service_leads_
     login = ("--certificate-file", str(folder / "client.crt"), "--key-file", str(folder / "client.key"))
     for command in ("status", "bootstrap"):
         assert "cluster-a-b1:9092" in run(command, *given, *login).stdout
+    with subprocess.Popen(
+        [sys.executable, "-m", "discovery.cli.app", "watch", *given, *login],
+        env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "200"}, stdout=subprocess.PIPE, text=True,
+    ) as watching:  # fmt: skip
+        assert watching.stdout is not None
+        killer = threading.Timer(90, watching.kill)
+        killer.start()
+        try:
+            assert any("cluster-a-b1:9092" in line for line in watching.stdout), "the picture of the first view"
+        finally:
+            killer.cancel()
+            watching.send_signal(signal.SIGINT)
+            watching.stdout.read()
+    assert watching.returncode == 0
     removal = run("removal", "--brokers", "3", *given, *login, "--json")
     assert json.loads(removal.stdout)["brokers"] == [3], removal.stderr
 
@@ -82,6 +98,17 @@ def test_given_the_environments_authorities_when_asked_then_they_are_trusted(
 ) -> None:
     login = ("--certificate-file", str(folder / "client.crt"), "--key-file", str(folder / "client.key"))
     trusted = run("bootstrap", "--url", service.api, *login, SSL_CERT_FILE=str(folder / "ca.pem"))
+    assert "cluster-a-b1:9092" in trusted.stdout, trusted.stderr
+    hashed = folder / "hashed"
+    hashed.mkdir()
+    digest = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", str(folder / "ca.pem")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    (hashed / f"{digest}.0").symlink_to(folder / "ca.pem")
+    trusted = run("bootstrap", "--url", service.api, *login, SSL_CERT_DIR=str(hashed))
     assert "cluster-a-b1:9092" in trusted.stdout, trusted.stderr
     refused = run("bootstrap", "--url", service.api, *login)
     assert refused.returncode == 3

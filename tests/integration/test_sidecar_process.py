@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import ssl
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -55,6 +57,9 @@ def test_given_no_living_broker_when_served_then_it_answers_and_says_why(dead_se
     )
     assert dead_service.probe("/v1/status").status_code == 404
     assert dead_service.get("/metrics").status_code == 404
+    lines = [json.loads(line) for line in dead_service.log.read_text().splitlines()]
+    failed = [line for line in lines if line.get("error_class") == "refused"]
+    assert {(line["cluster"], line["generation"]) for line in failed} == {("default", 0)}
 
 
 def test_given_a_foreign_host_header_when_asked_then_it_is_refused(dead_service: ServiceProcess) -> None:
@@ -174,18 +179,21 @@ def test_given_a_state_folder_that_cannot_be_written_when_started_then_one_line_
 
 
 @pytest.mark.parametrize(
-    ("certificate", "key", "said"),
+    ("certificate", "key", "clients", "said"),
     [
-        ("gone.pem", "key.pem", "api.tls_certificate_file: {folder}/gone.pem cannot be read: No such file"),
-        ("chain.pem", ".", "api.tls_key_file: {folder} cannot be read: Is a directory"),
-        ("chain.pem", "other.pem", "is not that of the certificate in {folder}/chain.pem"),
-        ("chain.pem", "locked.pem", "the key without a password"),
-        ("key.pem", "chain.pem", "are no certificate and its key"),
-        ("log", "key.pem", "api.tls_certificate_file: {folder}/log is not PEM"),
+        ("gone.pem", "key.pem", "", "api.tls_certificate_file: {folder}/gone.pem cannot be read: No such file"),
+        ("chain.pem", ".", "", "api.tls_key_file: {folder} cannot be read: Is a directory"),
+        ("chain.pem", "other.pem", "", "is not that of the certificate in {folder}/chain.pem"),
+        ("chain.pem", "locked.pem", "", "the key without a password"),
+        ("key.pem", "chain.pem", "", "are no certificate and its key"),
+        ("log", "key.pem", "", "api.tls_certificate_file: {folder}/log is not PEM"),
+        ("chain.pem", "key.pem", "gone.pem", "api.tls_client_ca_file: {folder}/gone.pem cannot be read: No such file"),
+        ("chain.pem", "key.pem", "log", "api.tls_client_ca_file: {folder}/log holds no PEM certificate"),
+        ("chain.pem", "key.pem", "key.pem", "api.tls_client_ca_file: {folder}/key.pem holds no PEM certificate"),
     ],
 )
 def test_given_a_certificate_that_cannot_be_used_when_started_then_it_exits_2_with_one_line(
-    tmp_path: Path, certificate: str, key: str, said: str
+    tmp_path: Path, certificate: str, key: str, clients: str, said: str
 ) -> None:
     authority = trustme.CA()
     good, other = authority.issue_cert("127.0.0.1"), authority.issue_cert("127.0.0.1")
@@ -201,7 +209,7 @@ def test_given_a_certificate_that_cannot_be_used_when_started_then_it_exits_2_wi
     config = tmp_path / "config.toml"
     config.write_text(
         f"[api]\ntls_certificate_file = '{tmp_path / certificate}'\ntls_key_file = '{tmp_path / key}'\n"
-        f"token_file = '{tmp_path}/token'\n"
+        f"token_file = '{tmp_path}/token'\n" + (f"tls_client_ca_file = '{tmp_path / clients}'\n" if clients else "")
     )
     command = [sys.executable, "-m", "discovery.cli.app"]
     more = ("--config", str(config), "--bootstrap", DEAD)
@@ -275,7 +283,38 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
         write('[clusters.b]\nbootstrap_servers = "127.0.0.1:3"\n')
         service.send(signal.SIGHUP)
         eventually(lambda: service.get("/v1/clusters/a/status").status_code == 404, 20, "the first cluster to go")
+        counted = service.probe("/metrics").text
+        for outcome, least in {"taken": 2, "refused": 2}.items():  # a file is looked at beside signal and request
+            (count,) = re.findall(rf'config_reloads_total\{{outcome="{outcome}"\}} (\d+)', counted)
+            assert int(count) >= least, outcome
         assert service.stop()[0] == 0
+
+
+def test_given_events_when_the_service_is_stopped_and_started_then_they_are_served_and_numbers_go_on(
+    tmp_path: Path,
+) -> None:
+    def served() -> ServiceProcess:
+        program = ("-m", "tests.support.fakes.service_main")
+        return ServiceProcess(str(tmp_path / "state"), "0", "1", log=tmp_path / "log", program=program)
+
+    def grown(service: ServiceProcess, partitions: int) -> list[dict[str, Any]]:
+        """Add partitions and return the events once they are among them."""
+        eventually(lambda: service.json("/v1/status")["partitions"] >= 3, 30, "the topic")
+        known = len(service.json("/v1/events")["events"])
+        service.say(f"add_partitions t0 {partitions}")
+        events = lambda: service.json("/v1/events")["events"]  # noqa: E731
+        eventually(lambda: len(events()) > known, 30, "an event")
+        return [*events()]
+
+    with served() as service:
+        before = grown(service, 6)
+        assert service.stop()[0] == 0
+    with served() as service:
+        assert service.json("/v1/events")["events"][: len(before)] == before
+        after = grown(service, 9)
+        assert after[: len(before)] == before
+        numbers = [one["number"] for one in after]
+        assert numbers == sorted(set(numbers))
 
 
 def test_given_a_flood_of_connections_when_served_then_memory_is_bounded_and_probes_answer(

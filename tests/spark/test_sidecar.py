@@ -1,21 +1,28 @@
 """A query under load that follows a service, on real brokers, while that one is killed, restarted and frozen."""
 
+import json
 import signal
+import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx
 import pytest
+import trustme
 from confluent_kafka import Producer
 
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.progress.reports import SourceReport, read_reports
 from tests.spark.conftest import ReadStream
 from tests.support.helpers import eventually
 from tests.support.service import ServiceProcess, serve_arguments
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 DEADLINE = 60
+TOKEN = "a-token-of-more-than-16-bytes"
 
 
 class Load:
@@ -90,3 +97,50 @@ def test_given_a_query_that_follows_a_service_when_it_is_killed_restarted_and_fr
     reading.wait_rows(load.sent)
     assert len(set(reading.values())) == len(reading.rows) == load.sent
     assert "BUG in" not in log.read_text()
+
+
+@pytest.mark.parametrize("trusted", ["ca", "stranger"])
+def test_given_a_service_over_https_when_a_query_names_its_authority_then_it_follows_and_another_one_is_said(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path, trusted: str
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "stranger.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    (tmp_path / "token").write_text(TOKEN)
+    pair = json.dumps(str(tmp_path / "server.pem"))
+    (tmp_path / "config.toml").write_text(f"[api]\ntls_certificate_file = {pair}\ntls_key_file = {pair}\n")
+    more = ("--config", str(tmp_path / "config.toml"), "--token-file", str(tmp_path / "token"))
+    arguments = serve_arguments(kafka_cluster.bootstrap_servers, tmp_path / "service", *more)
+    kafka_cluster.create_topic(topic_name, 1)
+    with (
+        ServiceProcess(*arguments, log=tmp_path / "log", token=TOKEN) as service,
+        Load(kafka_cluster.bootstrap_servers, topic_name),
+    ):
+        options = {
+            "discoveryUrl": service.api, "discoveryTokenFile": str(tmp_path / "token"), "sourceId": topic_name,
+            "discoveryCaFile": str(tmp_path / f"{trusted}.pem"), "stateDir": str(tmp_path / "state"),
+        }  # fmt: skip
+        reading = read_stream({"subscribe": topic_name, "startingOffsets": "earliest", **options})
+        reading.wait_rows(50)
+
+        def reported(as_wanted: Callable[[SourceReport], object]) -> bool:
+            return any(one.source == topic_name and as_wanted(one) for one in read_reports(tmp_path / "state"))
+
+        with httpx.Client(base_url=service.api, verify=authority_of(tmp_path), headers=service.login) as client:
+            consumers = lambda: [one["id"] for one in client.get("/v1/consumers").json()["consumers"]]  # noqa: E731
+            if trusted == "ca":
+                eventually(lambda: consumers() == [topic_name], DEADLINE, "its report to the service")
+                reading.wait_rows(len(reading.rows) + 50)
+                shown = client.get("/v1/clusters/default/status").json()["sentence"]
+                follows = lambda one: not one.fallback and one.sentence == shown  # noqa: E731
+                eventually(lambda: reported(follows), DEADLINE, f"{shown!r} in the query's own status")
+            else:
+                refused = lambda one: "CERTIFICATE_VERIFY_FAILED" in one.fallback  # noqa: E731
+                eventually(lambda: reported(refused), DEADLINE, "the reason in the query's own status")
+                assert reported(lambda one: one.sentence.startswith(f"embedded loop in place of {service.api}"))
+                assert consumers() == []
+
+
+def authority_of(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=folder / "ca.pem")

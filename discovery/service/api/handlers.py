@@ -229,6 +229,9 @@ class Api:
     async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
         """Forget a consumer that unregisters, and its list where it cannot come back: no instance, or no other name."""
         self._service.registry.drop(call.path("id"), query.instance)
+        # Each query unregisters at its end, by its instance; what an operator makes us forget is a change.
+        log = _log.warning if query.instance is None else _log.info
+        log("consumer_forgotten", consumer=call.path("id")[:100], instance=query.instance, client=call.client)
         if query.instance in {None, call.path("id")}:
             for hub in self._service.hubs.values():
                 hub.cluster.reported.forget(call.path("id"))

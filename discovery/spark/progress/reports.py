@@ -77,7 +77,7 @@ class SourceReport:
     plans: frozenset[int]
     """Digests of where its last batches were planned to end: which source of which query it is."""
     certificates: tuple[Certificate, ...]
-    """What its Kafka clients log in with and trust."""
+    """What its Kafka clients and its service's client log in with and trust."""
 
 
 def read_reports(state_dir: Path, *, jvm_pid: int | None = None) -> tuple[SourceReport, ...]:

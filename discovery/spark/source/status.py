@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from discovery.config.certificates import of_client
+from discovery.config.certificates import of_client, of_service
 from discovery.config.clock import SystemClock
 from discovery.core.clock import Clock
 from discovery.core.errors import BUG_PHRASE
@@ -237,7 +237,9 @@ def status_of(planner: Standing, view: FeedView, *, wall: float, plans: tuple[in
         "engine_fallback": cuts.plain_engine or ("no compiler" if plain and options.fetch_engine == "auto" else ""),
         "plain_engine": plain,
         "plans": list(plans),
-        "certificates": [asdict(one) for one in of_client(options.client, "kafka.ssl")],
+        "certificates": [
+            asdict(one) for one in (*of_client(options.client, "kafka.ssl"), *of_service(options.discovery_files))
+        ],
     }
 
 

@@ -214,3 +214,37 @@ def test_given_a_cluster_that_answers_elsewhere_when_its_metadata_is_asked_for_t
     assert facts.doubts == ("no broker answered for all topics.",)
     cluster.network.failures[cluster.addresses[3]] = Verdict.AUTH_FAILED
     assert cluster.addresses[3] in ask(cluster, 4).dead
+
+
+def with_voters(cluster: FakeCluster, answered: Mapping[int, Collection[int]] | GatewayError) -> Safety:
+    """Judge broker 4 where brokers answer like this which voters they know."""
+
+    class Answering(FakeGateway):
+        def voters(
+            self, brokers: Collection[BrokerId], *, timeout_seconds: float
+        ) -> Mapping[BrokerId, frozenset[BrokerId]]:
+            assert timeout_seconds > 0
+            if isinstance(answered, GatewayError):
+                raise answered
+            return {b: frozenset(map(BrokerId, answered[b])) for b in brokers if b in answered}
+
+    return verdict(ask(cluster, 4, make=lambda bootstrap: Answering(cluster.network, bootstrap)), 4)
+
+
+@pytest.mark.parametrize(
+    ("answered", "safety"),
+    [
+        ({1: [100], 2: [100], 3: [100], 4: [100]}, Safety.SAFE),
+        ({4: []}, Safety.SAFE),
+        ({1: [], 2: [], 3: [], 4: [4]}, Safety.NOT),
+        ({1: [4, 100]}, Safety.NOT),
+        ({1: [], 2: [], 3: []}, Safety.UNKNOWN),
+        ({}, Safety.UNKNOWN),
+        (GatewayError(FailureKind.AUTH, "configurations may not be described"), Safety.UNKNOWN),
+        (GatewayError(FailureKind.BUG, "process.roles: invalid literal"), Safety.UNKNOWN),
+    ],
+)
+def test_given_what_brokers_answer_about_voters_when_judged_then_only_a_known_role_is_safe(
+    answered: Mapping[int, Collection[int]] | GatewayError, safety: Safety
+) -> None:
+    assert with_voters(cluster_of(), answered) is safety

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tenacity
 
+from discovery.loop import supervisor
 from discovery.loop.supervisor import Supervisor
 
 
@@ -89,3 +90,37 @@ def test_given_exceptions_in_a_row_and_one_long_after_when_it_rests_then_only_th
         attempts.append(state.attempt_number)
         state.attempt_number += 1
     assert attempts == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.expects_bug
+def test_given_exceptions_between_many_good_turns_when_run_then_the_turns_are_counted_and_the_rest_is_short_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts: list[int] = []
+
+    def at_once(state: tenacity.RetryCallState) -> float:
+        attempts.append(state.attempt_number)
+        return 0.0
+
+    monkeypatch.setattr(supervisor, "_LONGER", at_once)
+    fails_at, ended = {1, 3, 104, 205}, threading.Event()
+
+    class Failing(Idle):
+        turns = 0
+
+        def turn(self, _first: object) -> float:
+            self.turns += 1
+            if self.turns in fails_at:
+                raise RuntimeError("nobody expected it")
+            if self.turns > max(fails_at):
+                ended.set()
+                return 60.0
+            return 0.0
+
+    cycle: Any = Failing()
+    made = Supervisor(cycle)
+    made.start()
+    assert ended.wait(10)
+    made.stop()
+    assert made.bugs == len(fails_at)
+    assert attempts == [1, 2, 1, 1], "one good turn is no recovery, a hundred are"

@@ -189,8 +189,12 @@ def test_given_a_token_when_something_is_changed_with_it_then_it_is_done_and_a_h
     (tmp_path / "token").write_text(TOKEN)
     with caplog.at_level("WARNING", "discovery"):
         play(tmp_path / "having", having, api={"token_file": tmp_path / "token"})
-    written = next(record for record in caplog.records if getattr(record, "event", "") == "group_offsets_set")
-    assert getattr(written, "facts", {}) == {"cluster": "main", "group": "g", "partitions": 1, "client": "127.0.0.1"}
+    written = {"cluster": "main", "group": "g", "partitions": 1, "client": "127.0.0.1"}
+    assert facts_of(caplog, "group_offsets_set") == [written]
+
+
+def facts_of(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    return [getattr(record, "facts", {}) for record in caplog.records if getattr(record, "event", "") == event]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_given_a_page_of_another_origin_when_it_wants_a_change_then_it_is_refuse
 
 
 def test_given_the_log_level_when_changed_then_it_holds_at_once_and_the_configured_one_is_reported(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(one: Running, _: FakeCluster) -> None:
         before = (await get(one, "/v1/loglevel")).json()["level"]
@@ -233,8 +237,10 @@ def test_given_the_log_level_when_changed_then_it_holds_at_once_and_the_configur
             assert (await get(one, "/v1/loglevel")).json()["level"] == "error"
         finally:
             set_level(before)
+        assert facts_of(caplog, "log_level_set") == [{"level": "error", "before": before, "client": "127.0.0.1"}]
 
-    play(tmp_path, story)
+    with caplog.at_level("WARNING", "discovery"):
+        play(tmp_path, story)
 
 
 def test_given_an_expression_that_would_run_for_ever_when_followed_then_all_topics_are_sent_at_once(
@@ -361,7 +367,9 @@ def test_given_a_call_on_its_way_when_others_want_the_same_then_they_join_it_and
     asyncio.run(story())
 
 
-def test_given_a_consumer_that_reports_when_listed_then_lag_ack_and_dead_addresses_are_shown(tmp_path: Path) -> None:
+def test_given_a_consumer_that_reports_when_listed_then_lag_ack_and_dead_addresses_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(one: Running, cluster: FakeCluster) -> None:
         cluster.append("t", 0, 10)
         described(await one.api.post(f"{C}/refresh"))
@@ -382,10 +390,18 @@ def test_given_a_consumer_that_reports_when_listed_then_lag_ack_and_dead_address
         assert described(other).status_code == 409
         assert "consumer 'q1' is in use by 'host-1'" in other.json()["error"]
         assert (await get(one, f"{C}/status")).json()["consumers"] == 1
+        assert (await one.api.delete("/v1/consumers/q2?instance=host-3")).status_code == 204
         assert (await one.api.delete("/v1/consumers/q1")).status_code == 204
         assert (await get(one, "/v1/consumers")).json()["consumers"] == []
 
-    play(tmp_path, story)
+    with caplog.at_level("INFO", "discovery"):
+        play(tmp_path, story)
+    left, forgotten = (record for record in caplog.records if getattr(record, "event", "") == "consumer_forgotten")
+    assert (left.levelname, forgotten.levelname) == ("INFO", "WARNING")
+    assert facts_of(caplog, "consumer_forgotten") == [
+        {"consumer": "q2", "instance": "host-3", "client": "127.0.0.1"},
+        {"consumer": "q1", "instance": None, "client": "127.0.0.1"},
+    ]
 
 
 def test_given_reports_that_name_too_much_when_put_then_memory_stays_bounded_and_room_comes_back(

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trustme
@@ -87,3 +88,8 @@ def test_given_handshakes_that_have_just_begun_when_full_then_the_longest_idle_m
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert clients_left(monkeypatch, handshake_seconds=60.0) == [False, False, False, True]
+
+
+def test_given_the_page_of_the_service_when_read_then_it_names_the_seconds_a_handshake_may_take() -> None:
+    page = Path("docs/how-to/service.md").read_text(encoding="utf-8")
+    assert f"a TLS handshake that takes over {module._HANDSHAKE_SECONDS:g} seconds is closed" in page

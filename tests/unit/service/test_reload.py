@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
@@ -92,7 +93,9 @@ def test_given_a_configuration_of_which_a_part_fails_when_reloaded_then_nothing_
         for name in before:
             assert (await one.api.post(f"/v1/clusters/{name}/refresh")).status_code == 200, "its loop turns again"
         assert one.service.opened.tokens == (TOKEN.encode(),)
-        assert "kafka_discovery_config_reload_success 0.0" in (await one.probes.get("/metrics")).text
+        metrics = (await one.probes.get("/metrics")).text
+        assert "kafka_discovery_config_reload_success 0.0" in metrics
+        assert reloads(metrics) == {"taken": 0, "refused": 1}
         assert not one.service.reloads.ok
 
     (tmp_path / "other").write_text("another-token-of-more")
@@ -111,13 +114,23 @@ def test_given_a_sound_configuration_when_reloaded_then_all_of_it_is_in_force(
         assert (await one.api.get("/v1/clusters/b/status")).status_code == 404
         assert await brokers(one, "c") == {B}
         assert one.service.settings.silence_seconds == one.service.registry.silence_seconds == 7
-        assert "kafka_discovery_config_reload_success 1.0" in (await one.probes.get("/metrics")).text
+        await one.service.reload("SIGHUP")
+        metrics = (await one.probes.get("/metrics")).text
+        assert "kafka_discovery_config_reload_success 1.0" in metrics
+        assert reloads(metrics) == {"taken": 2, "refused": 0}
 
     after = {"a": f"{A},more:1", "c": B}
     token = {"token_file": tmp_path / "token"}
     play(tmp_path, {"a": A, "b": B}, lambda: settings_of(after, tmp_path, silence_seconds=7, api=token), story)
-    (written,) = [record for record in caplog.records if getattr(record, "event", "") == "reloaded"]
-    assert getattr(written, "facts", {}) == {"clusters": ["a", "c"], "asked_by": "127.0.0.1"}
+    written = [record for record in caplog.records if getattr(record, "event", "") == "reloaded"]
+    assert [getattr(one, "facts", {}) for one in written] == [
+        {"clusters": ["a", "c"], "asked_by": "127.0.0.1"}, {"clusters": ["a", "c"], "asked_by": "SIGHUP"},
+    ]  # fmt: skip
+
+
+def reloads(metrics: str) -> dict[str, int]:
+    found = re.findall(r'kafka_discovery_config_reloads_total\{outcome="(\w+)"\} (\d+)', metrics)
+    return {outcome: int(count) for outcome, count in found}
 
 
 def test_given_stores_that_break_while_a_configuration_comes_in_when_reloaded_then_nothing_of_it_is_in_force(

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import QueryStartedEvent
 
 from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
+from discovery.config.service_files import ServiceFiles
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, LoopState, Verdict
 from discovery.feed.base import AddressReport
@@ -177,15 +178,18 @@ def test_given_sources_that_share_stores_when_scraped_then_each_certificate_has_
     authority.issue_cert("dau", not_after=ends).private_key_and_cert_chain_pem.write_to_path(key)
     plan = planner(parked_feed())
     stores = {"ssl.truststore.location": str(trust), "ssl.keystore.location": str(key), "ssl.keystore.type": "PEM"}
-    plan.options = replace(plan.options, client=open_stores(map_client_options(stores)))
+    service = ServiceFiles(ca=trust, certificate=key)
+    plan.options = replace(plan.options, client=open_stores(map_client_options(stores)), discovery_files=service)
     StatusFile(plan, tmp_path, plan.feed.clock).write_if_due()  # type: ignore[attr-defined]
     registry = CollectorRegistry()
     registry.register(SourceCollector(lambda: [("daily", seen(tmp_path)), ("hourly", seen(tmp_path))], dict))
     name = "kafka_discovery_certificate_expiry_timestamp_seconds"
-    assert registry.get_sample_value(name, {"use": "kafka_identity", "file": str(key)}) == ends.timestamp()
-    assert registry.get_sample_value(name, {"use": "kafka_trust", "file": str(trust)}) is not None
+    for peer in ("kafka", "service"):
+        identity = {"use": f"{peer}_identity", "file": str(key)}
+        assert registry.get_sample_value(name, identity) == ends.timestamp()
+        assert registry.get_sample_value(name, {"use": f"{peer}_trust", "file": str(trust)}) is not None
     text = generate_latest(registry).decode()  # type: ignore[no-untyped-call]
-    assert text.count(f"\n{name}{{") == 2
+    assert text.count(f"\n{name}{{") == 4
 
 
 def test_given_the_same_offsets_when_spaced_or_ordered_otherwise_then_they_have_one_digest() -> None:
