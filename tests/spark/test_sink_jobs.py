@@ -1,5 +1,6 @@
 """The jobs that write to Kafka: exact results through failures, kills and a lost checkpoint."""
 
+import base64
 import json
 import shutil
 from collections import Counter
@@ -137,18 +138,24 @@ def test_given_a_visit_from_tomorrow_when_visits_are_counted_then_it_is_a_dead_l
     assert reasons == ["ts lies more than 300 s ahead", "neither JSON nor a line of a log"]
 
 
+@pytest.mark.parametrize("of", ["letters", "results"])
 def test_given_a_topic_of_dead_letters_that_takes_little_when_a_letter_is_large_then_it_is_cut_to_fit(
-    session: SparkSession, topics: Topics
+    session: SparkSession, topics: Topics, of: str
 ) -> None:
     small = f"{topics.dead}-small"
     topics.cluster.create_topic(small, partitions=1, replication_factor=3, config={"max.message.bytes": "5000"})
-    topics.put("{" + "x" * 9_000)
-    finish(dau.start_query(session, dau.parse_arguments(topics.arguments("--dead-letter-topic", small))))
+    large = "{" + "x" * 9_000
+    topics.put(large)
+    topics.target = small if of == "results" else topics.target
+    more = ("--dead-letter-topic", small) if of == "letters" else ()
+    finish(dau.start_query(session, dau.parse_arguments(topics.arguments(*more))))
     ((value, headers),) = committed_records(topics.cluster.bootstrap_servers, small)
     assert value is not None
-    assert 4_000 < len(value) < 5_000
-    assert json.loads(headers["kafka-discovery-error"])["topic"] == small
-    assert topics.found() == []
+    assert 4_700 < len(value) < 5_000
+    letter, kept = json.loads(value), base64.b64decode(json.loads(value)["value"]).decode()
+    assert (letter["bytes"], letter["sha256"]) == (len(large), sha256(large.encode()).hexdigest())
+    assert (large.startswith(kept), headers) == (True, {})
+    assert topics.found() == ([value] if of == "results" else [])
 
 
 def test_given_daily_users_when_written_to_kafka_and_replayed_then_totals_and_dead_letters_are_there_once(

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 HEAD_BYTES = 10_000
 LETTER = ("topic", "partition", "offset", "reason", "value", "bytes", "sha256")
+_LINE_BYTES, _LINE_CHARACTERS = 57, 80
+"""Of base64 as Spark writes it: 76 characters, and an end that takes four in JSON."""
 EARLIEST_EVENT = "2000-01-01 00:00:00"
 _CLOCKS_DIFFER = "INTERVAL 1 HOUR"
 """Between the drivers of one checkpoint, and of one driver that is set back."""
@@ -83,20 +85,26 @@ def marked(classified: DataFrame, clock: Clock) -> Marked:
     return Marked(records=records, delay_milliseconds=delay)
 
 
-def shaped(topic: str) -> dict[str, Column]:
-    """Return a dead letter as a record: its position as the key, the value in base64.
+def shaped(topic: str, *, room_bytes: int) -> dict[str, Column]:
+    """Return a dead letter as a record: its position as the key, in base64 as much of the value as there is room for.
 
     Args:
         topic: Of dead letters.
+        room_bytes: The most that key and value may have together. Below about a kilobyte the rest of a letter, which is
+            never cut, may be larger.
 
     Runs: driver (plans only).
     """
-    content = {name: F.col(name) for name in LETTER} | {"value": F.base64("value")}
-    return {
-        "key": F.concat_ws("-", "topic", "partition", "offset"),
-        "value": F.to_json(F.struct(*[column.alias(name) for name, column in content.items()])),
-        "topic": F.lit(topic),
-    }
+    key = F.concat_ws("-", "topic", "partition", "offset")
+    room = F.lit(room_bytes) - F.octet_length(key) - F.octet_length(_json(F.lit("")))
+    fitting = F.greatest(F.floor(room / _LINE_CHARACTERS) * _LINE_BYTES, F.lit(0)).cast("int")
+    head = F.substring(F.col("value"), F.lit(1), fitting)
+    return {"key": key, "value": _json(F.base64(head)), "topic": F.lit(topic)}
+
+
+def _json(value: Column) -> Column:
+    content = {name: F.col(name) for name in LETTER} | {"value": value}
+    return F.to_json(F.struct(*[column.alias(name) for name, column in content.items()]))
 
 
 def _interval(seconds: float) -> Column:

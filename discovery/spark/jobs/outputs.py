@@ -15,13 +15,16 @@ from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access
 from discovery.spark.jobs.folder import FORMATS, FolderOutput, FolderWriter
 from discovery.spark.jobs.jdbc import SCHEME, JdbcOutput, JdbcWriter
+from discovery.spark.jobs.letters import shaped
 from discovery.spark.jobs.sqlite import SQLITE, SqliteOutput, SqliteWriter, make_file, sqlite_file
 from discovery.spark.jobs.tables import Results, records_of, tables_of
 from discovery.spark.jobs.texts import Parser, pairs, positive
 from discovery.spark.sink import exactly_once
 from discovery.spark.sink.checks import living_brokers
-from discovery.spark.sink.options import NAMED_TOPIC, parse_options
+from discovery.spark.sink.options import NAMED_TOPIC, SinkOptions, parse_options
+from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.stops import stoppable
+from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets
 
 _ANSWER_SECONDS = 30.0
 _OF_KAFKA = ("output_topic", "dead_letter_topic", "sink_id", "lanes", "sink_option", "create_topics")
@@ -173,13 +176,18 @@ def writer_of(output: Output, results: Results, *, job: str, checkpoint: str) ->
     shape = partial(tables_of, results=results)
     match output:
         case KafkaOutput():
-            dead = output.dead_letter_topic or output.topic
-            to_records = partial(records_of, results=results, topic=output.topic, dead_letter_topic=dead)
             options = {**output.sink, NAMED_TOPIC: output.topic}
-            return exactly_once(options, "key", transform=to_records)
+            return exactly_once(options, "key", transform=partial(_records, output, parse_options(options), results))
         case JdbcOutput():
             return stoppable(JdbcWriter(output, shape, job=job, checkpoint=checkpoint))
         case FolderOutput():
             return stoppable(FolderWriter(output, shape, checkpoint=checkpoint))
         case SqliteOutput():
             return stoppable(SqliteWriter(output, shape, checkpoint=checkpoint))
+
+
+def _records(output: KafkaOutput, options: SinkOptions, results: Results, batch: DataFrame) -> DataFrame:
+    """Shape a batch; a letter fits into its topic, for one that does not would end this batch at each replay."""
+    dead = output.dead_letter_topic or output.topic
+    room_bytes = Targets(prepare(options)).largest(dead) - OVERHEAD_BYTES
+    return records_of(batch, results, topic=output.topic, letter=shaped(dead, room_bytes=room_bytes))

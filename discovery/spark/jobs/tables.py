@@ -47,18 +47,18 @@ def tables_of(batch: DataFrame, results: Results) -> list[Table]:
     ]
 
 
-def records_of(batch: DataFrame, results: Results, *, topic: str, dead_letter_topic: str) -> DataFrame:
+def records_of(batch: DataFrame, results: Results, *, topic: str, letter: Mapping[str, Column]) -> DataFrame:
     """Turn the rows of a batch into records.
 
     Args:
         batch: With `letters.LETTER`; a null `reason` is a result.
         results: The others.
         topic: Of results.
-        dead_letter_topic: Of dead letters.
+        letter: A dead letter, see `letters.shaped`.
 
     Returns:
         `key, value, topic`: a result as JSON under its key's parts, joined by `|`, the last of a key being its total;
-        and dead letters, see `letters.shaped`.
+        and dead letters.
 
     Runs: driver (plans only); one pass over the batch.
     """
@@ -67,7 +67,7 @@ def records_of(batch: DataFrame, results: Results, *, topic: str, dead_letter_to
         "value": F.to_json(F.struct(*[column.alias(name) for name, column in results.columns.items()])),
         "topic": F.lit(topic),
     }
-    is_result, letter = F.col("reason").isNull(), letters.shaped(dead_letter_topic)
+    is_result = F.col("reason").isNull()
     return batch.select(*[F.when(is_result, found[name]).otherwise(letter[name]).alias(name) for name in found])
 
 
