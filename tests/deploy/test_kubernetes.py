@@ -329,7 +329,7 @@ def test_given_two_releases_in_one_namespace_when_made_then_no_object_and_no_pod
     one, other = (template(tmp_path, {"monitoring": {"enabled": True}}, release=name) for name in ("one", "other"))
     names = [{(d["kind"], d["metadata"]["name"]) for d in made} for made in (one, other)]
     assert names[0].isdisjoint(names[1])
-    specs = [{d["kind"]: d.get("spec") for d in made} for made in (one, other)]
+    specs: list[dict[str, Any]] = [{d["kind"]: d.get("spec") for d in made} for made in (one, other)]
     selectors = [spec["Deployment"]["selector"]["matchLabels"] for spec in specs]
     assert selectors[0] != selectors[1]
     pods = [spec["Deployment"]["template"]["metadata"]["labels"].items() for spec in specs]

@@ -302,9 +302,8 @@ def test_given_events_when_the_service_is_stopped_and_started_then_they_are_serv
         eventually(lambda: service.json("/v1/status")["partitions"] >= 3, 30, "the topic")
         known = len(service.json("/v1/events")["events"])
         service.say(f"add_partitions t0 {partitions}")
-        events = lambda: service.json("/v1/events")["events"]  # noqa: E731
-        eventually(lambda: len(events()) > known, 30, "an event")
-        return [*events()]
+        eventually(lambda: len(service.json("/v1/events")["events"]) > known, 30, "an event")
+        return [*service.json("/v1/events")["events"]]
 
     with served() as service:
         before = grown(service, 6)

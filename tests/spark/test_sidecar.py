@@ -22,7 +22,7 @@ from tests.support.service import ServiceProcess, serve_arguments
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 DEADLINE = 60
-TOKEN = "a-token-of-more-than-16-bytes"
+TOKEN = "a-token-of-more-than-16-bytes"  # noqa: S105
 
 
 class Load:
@@ -128,7 +128,10 @@ def test_given_a_service_over_https_when_a_query_names_its_authority_then_it_fol
             return any(one.source == topic_name and as_wanted(one) for one in read_reports(tmp_path / "state"))
 
         with httpx.Client(base_url=service.api, verify=authority_of(tmp_path), headers=service.login) as client:
-            consumers = lambda: [one["id"] for one in client.get("/v1/consumers").json()["consumers"]]  # noqa: E731
+
+            def consumers() -> list[str]:
+                return [one["id"] for one in client.get("/v1/consumers").json()["consumers"]]
+
             if trusted == "ca":
                 eventually(lambda: consumers() == [topic_name], DEADLINE, "its report to the service")
                 reading.wait_rows(len(reading.rows) + 50)
