@@ -212,11 +212,12 @@ class Service:
         Raises:
             ApiError: 404 with the names there are; 503 while the loops are being started.
         """
-        if name == "default" and name not in self._hubs and len(self._hubs) == 1:
-            return next(iter(self._hubs.values()))
-        if name in self._hubs:
-            return self._hubs[name]
-        if not self.started:
+        if name == "default" and len(self._hubs) == 1:
+            name = next(iter(self._hubs))
+        hub = self._hubs.get(name)
+        if hub is not None and hub.cluster.feed is not None:
+            return hub
+        if hub is not None or not self.started:  # what was kept before the last restart may not be read yet
             raise ApiError(503, "the service is starting; try again in a moment")
         names = ", ".join(sorted(self._hubs))
         raise ApiError(404, f"cluster {name[:100]!r} is not followed here; there are: {names}")

@@ -115,7 +115,7 @@ class Api:
         hub = self._service.hub(call.cluster)
         return answer(self._status(hub), headers=freshness(_started(hub.shown()).view))
 
-    @route("GET", f"{_C}/events", models.Events)
+    @route("GET", f"{_C}/events", models.Events, 503)
     async def events(self, call: Call, query: models.EventsQuery) -> Response:
         """Return what happened lately, oldest first."""
         hub = self._service.hub(call.cluster)
@@ -212,7 +212,7 @@ class Api:
             raise ApiError(404, f"consumer {call.path('id')[:100]!r} has not reported lately")
         return answer(consumer_document(found, self._view(found.cluster), now=now))
 
-    @route("PUT", "/v1/consumers/{id}", models.ConsumerState, 409)
+    @route("PUT", "/v1/consumers/{id}", models.ConsumerState, 409, 503)
     async def put_consumer(self, call: Call, body: models.Report) -> Response:
         """Take a consumer's report, which also says it lives (kinds in use: spark, cli, unknown)."""
         if len(call.path("id")) > models.LONGEST_TEXT:

@@ -83,8 +83,8 @@ def test_given_the_roles_a_broker_names_when_read_then_so_are_its_voters_or_it_i
 
 def test_given_brokers_that_refuse_or_are_silent_when_asked_for_voters_then_they_alone_are_absent() -> None:
     silent = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    told = {ROLES: "broker,controller", VOTERS: ""}
-    assert known_voters(REFUSED, told, silent, {ROLES: "broker", VOTERS: ""}) == {2: {2}, 4: set()}
+    reported = {ROLES: "broker,controller", VOTERS: ""}
+    assert known_voters(REFUSED, reported, silent, {ROLES: "broker", VOTERS: ""}) == {2: {2}, 4: set()}
     assert known_voters() == {}
 
 

@@ -13,12 +13,17 @@ import jsonschema
 import pytest
 from openapi_spec_validator import validate
 
+from discovery.config.clock import SystemClock
 from discovery.config.logs import set_level
+from discovery.config.provenance import Effective
 from discovery.service import consumers
+from discovery.service.app import api_app
+from discovery.service.events import Timeline
+from discovery.service.service import Service
 from discovery.service.workers import SingleFlight, Workers
 from docs.generate import openapi
 from tests.support.fakes.cluster import FakeCluster, FakeNetwork, Health
-from tests.support.fakes.service import Running, running, settings_of
+from tests.support.fakes.service import Running, maker_over, running, settings_of
 
 DESCRIPTION = json.loads(openapi.page())
 C = "/v1/clusters/main"
@@ -323,6 +328,43 @@ def test_given_too_many_waiters_when_one_more_asks_then_it_is_asked_to_come_back
         assert [(await one_of).status_code for one_of in waiting] == [304, 304]
 
     play(tmp_path, story, api={"waiters_max": 2})
+
+
+def test_given_events_still_being_read_when_asked_then_the_caller_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, read = threading.Event(), Timeline.open
+
+    def slowly(timeline: Timeline, path: Path) -> None:
+        assert asked.wait(20)
+        read(timeline, path)
+
+    async def main() -> None:
+        service = Service(
+            Effective(settings=settings_of({"main": "b1:9092"}, tmp_path), origins={}),
+            clock=SystemClock(),
+            maker=maker_over(FakeNetwork()),
+        )
+        await service.open()
+        starting = asyncio.ensure_future(service.start())
+        web = httpx.ASGITransport(api_app(service))
+        try:
+            async with httpx.AsyncClient(transport=web, base_url="http://localhost") as api:
+                while "main" not in service.hubs:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0)
+                report = {"bootstrap_servers": ["b1:9092"]}
+                early = [await api.get(f"{C}/events"), await api.put("/v1/consumers/q", json=report)]
+                assert [described(one).status_code for one in early] == [503, 503]
+                asked.set()
+                await starting
+                assert described(await api.get(f"{C}/events")).status_code == 200
+        finally:
+            asked.set()
+            await starting
+            await service.stop(5)
+
+    monkeypatch.setattr(Timeline, "open", slowly)
+    asyncio.run(main())
 
 
 def test_given_dead_brokers_when_asked_for_fresh_then_stale_only_where_allowed(tmp_path: Path) -> None:
