@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,18 +65,26 @@ class Watched:
     started_at: float
     checkpoint: Path
     batches: list[tuple[float, int, dict[str, dict[str, int]]]] = field(default_factory=list)
-    """(monotonic seconds, input rows, end offsets) of each finished batch."""
+    """(monotonic seconds of its end, input rows, end offsets) of each finished batch, by its own progress."""
     _seen: int = -1
 
     def poll(self) -> None:
         """Take in the progress of batches that finished since the last call."""
-        now = time.monotonic()
-        for progress in self.query.recentProgress:
-            raw = progress if isinstance(progress, dict) else json.loads(progress.json)
-            if raw["batchId"] > self._seen and raw["numInputRows"] > 0:
+        # The newest alone, as JSON: `recentProgress` makes objects of all of them, which takes seconds under load.
+        recent, offset = self.query._jsq.recentProgress(), time.monotonic() - time.time()  # noqa: SLF001
+        new = []
+        for index in reversed(range(len(recent))):
+            if recent[index].batchId() <= self._seen:
+                break
+            new.append(json.loads(recent[index].json()))
+        for raw in reversed(new):
+            if raw["numInputRows"] > 0:
                 self._seen = raw["batchId"]
+                began = datetime.fromisoformat(raw["timestamp"]).timestamp()
+                ended = began + raw["durationMs"]["triggerExecution"] / 1000
                 end = raw["sources"][0]["endOffset"]
-                self.batches.append((now, raw["numInputRows"], json.loads(end) if isinstance(end, str) else end))
+                kept = json.loads(end) if isinstance(end, str) else end
+                self.batches.append((ended + offset, raw["numInputRows"], kept))
 
     def wait(self, reached: Callable[["Watched"], bool], timeout_seconds: float) -> float | None:
         """Poll until `reached`; return the monotonic time, or None after the timeout or the query's death."""
@@ -103,6 +112,16 @@ class Watched:
         if not self.batches:
             return 0
         return int(self.batches[-1][2].get(topic, {}).get(str(partition), 0))
+
+    def passed(self, topic: str, ends: Mapping[int, int]) -> dict[int, float]:
+        """Return when the first batch finished that holds a record behind each end, of the partitions with one."""
+        found: dict[int, float] = {}
+        for at, _, reached in reversed(self.batches):
+            beyond = {p for p, end in ends.items() if reached.get(topic, {}).get(str(p), 0) > end}
+            if not beyond:
+                break
+            found |= dict.fromkeys(beyond, at)
+        return found
 
     def longest_gap(self, since: float, until: float) -> float:
         """Return the longest time between `since` and `until` in which no batch with rows finished."""
@@ -160,12 +179,16 @@ class PlainReader(threading.Thread):
         self._consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in range(partitions)])
         self._hear = hear
         self._over = threading.Event()
+        self.ends: dict[int, int] = {}
+        """Behind the last record it has of each partition."""
 
     def run(self) -> None:
         """Take what comes."""
         while not self._over.wait(0.05):
-            if heard := {m.partition() or 0 for m in self._consumer.consume(10_000, 0.0) if not m.error()}:
-                self._hear(heard, time.monotonic())
+            found = {m.partition() or 0: m.offset() or 0 for m in self._consumer.consume(10_000, 0.0) if not m.error()}
+            if found:
+                self.ends |= {partition: offset + 1 for partition, offset in found.items()}
+                self._hear(set(found), time.monotonic())
         self._consumer.close()
 
     def __enter__(self) -> Self:

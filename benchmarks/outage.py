@@ -74,18 +74,15 @@ def _round(cluster: LocalKafka, query: Watched, plain: Plain, number: int) -> di
     cluster.kill(list(_BROKERS))
     time.sleep(_DOWN_SECONDS)
     query.poll()
-    ends = {partition: query.offset("t", partition) for partition in range(len(_BROKERS))}
+    ends = dict(plain.ends)
     plain.since.clear()
     cluster.restart(list(_BROKERS))
-    read: dict[int, float] = {}
 
     def is_over(watched: Watched) -> bool:
-        for partition, end in ends.items():
-            if watched.offset("t", partition) > end:
-                read.setdefault(partition, watched.batches[-1][0])
-        return len(read) == len(ends) == len(plain.since)
+        return len(watched.passed("t", ends)) == len(ends) == len(plain.since)
 
     query.wait(is_over, _WATCH_SECONDS)
+    read = query.passed("t", ends)
     found = {
         "late_seconds": {p: round(read[p] - at, 3) for p, at in sorted(plain.since.items()) if p in read},
         "unread": sorted(ends.keys() - read.keys()),
