@@ -51,7 +51,7 @@ from discovery.core.quarantine import awaited, judged, revived
 from discovery.core.questions import Agenda, AskOffsets, Call, LeaderKey, Vet, Wanted, partitions_by_leader
 from discovery.core.sentence import describe
 from discovery.core.shrink import brake
-from discovery.core.state import AddressState, State, initial_state, without_id
+from discovery.core.state import AddressState, State, initial_state, leading_addresses, without_id
 from discovery.core.topics import merge_topics
 from discovery.core.verdict import conclude
 
@@ -469,7 +469,7 @@ def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
     held = old.topics if old else {}
-    leading = _leading(new)
+    leading = leading_addresses(new)
     turn.state = replace(
         turn.state,
         snapshot=new,
@@ -506,11 +506,6 @@ def _outdate(turn: _Turn, is_outdated: Callable[[TopicPartition], bool]) -> None
         if isinstance(question, AskOffsets) and any(map(is_outdated, question.partitions)):
             left = tuple(tp for tp in question.partitions if not is_outdated(tp))
             turn.agenda.calls[name] = replace(question, partitions=left)
-
-
-def _leading(snapshot: Snapshot) -> frozenset[BrokerAddress]:
-    leaders = {partition.leader_id for topic in snapshot.topics.values() for partition in topic.partitions}
-    return frozenset(broker.address for broker in snapshot.brokers if broker.broker_id in leaders)
 
 
 def _on_metadata_failure(turn: _Turn, failure: MetadataFailure) -> None:

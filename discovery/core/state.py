@@ -171,8 +171,18 @@ def initial_state(
         snapshot=snapshot,
         without_id=without_id(snapshot, {}),
         leaders=partitions_by_leader(snapshot, interest),
+        leading=leading_addresses(snapshot) if snapshot else frozenset(),
         loop_state=LoopState.FAILSAFE if snapshot else LoopState.COLD,
     )
+
+
+def leading_addresses(snapshot: Snapshot) -> frozenset[BrokerAddress]:
+    """Return where the leaders of a snapshot are.
+
+    Runs: anywhere (pure); O(partitions).
+    """
+    leaders = {partition.leader_id for topic in snapshot.topics.values() for partition in topic.partitions}
+    return frozenset(broker.address for broker in snapshot.brokers if broker.broker_id in leaders)
 
 
 def without_id(snapshot: Snapshot | None, topic_ids: Mapping[TopicName, TopicId]) -> frozenset[TopicName]:

@@ -20,6 +20,7 @@ from tests.support.core_values import (
     dead,
     run,
     settled,
+    snapshot_of,
     topic,
 )
 
@@ -64,6 +65,15 @@ def test_given_a_dead_leader_when_it_rests_then_it_is_still_asked_every_cycle() 
     assert address(4) in due(state, policy=POLICY, now=1.0).full
 
 
+def test_given_a_restart_when_the_first_answer_changes_nothing_then_a_dead_leader_is_asked_every_cycle() -> None:
+    saved = snapshot_of(settled(4, topic(leader=4)))
+    state = run(initial_state([address(1)], snapshot=saved), *(alive(n, 1, 2, 3, 4) for n in (1, 2, 3))).state
+    state = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),))).state
+    for _ in range(8):
+        state = run(state, dead(4)).state
+    assert address(4) in due(state, policy=POLICY, now=1.0).full
+
+
 @pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.SILENT])
 def test_given_a_dead_leader_when_an_answer_says_that_it_leads_again_then_it_is_asked_at_once(verdict: Verdict) -> None:
     state = run(settled(4, topic(leader=4)), dead(4, verdict)).state
@@ -71,7 +81,8 @@ def test_given_a_dead_leader_when_an_answer_says_that_it_leads_again_then_it_is_
     assert address(4) not in due(state, policy=POLICY, now=0.2).full
     back = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.2).state
     assert [q.full for q in back.agenda.calls.values() if isinstance(q, Vet)][-1:] == [frozenset({address(4)})]
-    again = run(back, dead(4, verdict), answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.3).state
+    more = (topic(leader=4), topic("u"))
+    again = run(back, dead(4, verdict), answer(1, 2, 3, 4, topics=more), now=0.3).state
     assert address(4) not in due(again, policy=POLICY, now=0.4).full, "it led before, too"
 
 
