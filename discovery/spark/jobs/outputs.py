@@ -21,7 +21,7 @@ from discovery.spark.jobs.tables import Results, records_of, tables_of
 from discovery.spark.jobs.texts import Parser, pairs, positive
 from discovery.spark.sink import exactly_once
 from discovery.spark.sink.checks import living_brokers
-from discovery.spark.sink.options import NAMED_TOPIC, SinkOptions, parse_options
+from discovery.spark.sink.options import NAMED_TOPIC, parse_options
 from discovery.spark.sink.preflight import prepare
 from discovery.spark.sink.stops import stoppable
 from discovery.spark.sink.targets import OVERHEAD_BYTES, Targets
@@ -177,17 +177,16 @@ def writer_of(output: Output, results: Results, *, job: str, checkpoint: str) ->
     match output:
         case KafkaOutput():
             options = {**output.sink, NAMED_TOPIC: output.topic}
-            return exactly_once(options, "key", transform=partial(_records, output, parse_options(options), results))
+            # Asked once: within a batch, where a stop cannot interrupt Python, it might wait for brokers.
+            letters = output.dead_letter_topic or output.topic
+            room_bytes = Targets(prepare(parse_options(options))).largest(letters) - OVERHEAD_BYTES
+            letter = shaped(letters, room_bytes=room_bytes)
+            return exactly_once(
+                options, "key", transform=partial(records_of, results=results, topic=output.topic, letter=letter)
+            )
         case JdbcOutput():
             return stoppable(JdbcWriter(output, shape, job=job, checkpoint=checkpoint))
         case FolderOutput():
             return stoppable(FolderWriter(output, shape, checkpoint=checkpoint))
         case SqliteOutput():
             return stoppable(SqliteWriter(output, shape, checkpoint=checkpoint))
-
-
-def _records(output: KafkaOutput, options: SinkOptions, results: Results, batch: DataFrame) -> DataFrame:
-    """Shape a batch; a letter fits into its topic, for one that does not would end this batch at each replay."""
-    dead = output.dead_letter_topic or output.topic
-    room_bytes = Targets(prepare(options)).largest(dead) - OVERHEAD_BYTES
-    return records_of(batch, results, topic=output.topic, letter=shaped(dead, room_bytes=room_bytes))
