@@ -266,6 +266,27 @@ def test_given_file_and_checkpoint_that_do_not_belong_together_when_counted_then
 
 def test_given_a_table_that_refuses_when_counted_then_one_line_names_the_file_and_nothing_of_the_batch_is_in_it(
     run: Run,
+def test_given_a_file_and_a_checkpoint_of_other_times_when_counted_then_both_are_named_and_nothing_changes(
+    run: Run,
+) -> None:
+    older = run.folder / "older"
+    for number in range(3):
+        run.put([event("a", event_id=str(number))])
+        run.count()
+        if number == 0:
+            shutil.copytree(run.folder / "ck", older)
+    before = run.rows("SELECT * FROM daily_users")
+    run.put([event("b")])
+    said = refused(run, run.into(run.options.job.output, older.name), ConfigError)
+    assert said.startswith(f"--output: {run.database} ends with batch 2, and checkpoint {older} goes on with batch 1")
+    assert run.rows("SELECT * FROM daily_users") == before
+    empty = run.folder / "empty.db"
+    said = refused(run, run.into(SqliteOutput(path=empty)), ConfigError)
+    assert said.startswith(f"--output: {empty} is empty, and checkpoint {run.folder / 'ck'} goes on with batch 3")
+    with closing(sqlite3.connect(empty)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
 ) -> None:
     with closing(sqlite3.connect(run.database)) as connection:
         connection.execute("CREATE VIEW dead_letters AS SELECT 1 AS topic")
