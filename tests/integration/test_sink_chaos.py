@@ -1,10 +1,12 @@
 """The sink under a few seeds of faults, on real brokers; `make chaos-sink` plays a hundred, and every point in turn."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from discovery.localkafka.cluster import LocalKafka
+from tests.chaos.sink import chaos
 from tests.chaos.sink.chaos import line, run_seeds
 from tests.chaos.sink.engine import Plan, play, play_mutant
 from tests.chaos.sink.faults import Fault
@@ -42,6 +44,14 @@ def test_given_a_broken_writer_when_its_fault_is_played_then_the_checks_find_it(
     kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
     found = play_mutant(kafka_cluster, topic_name, name, tmp_path)
     assert MUTANTS[name].found_by in {finding.check for finding in found}, found
+
+
+def test_given_a_broken_writer_when_the_command_of_chaos_plays_it_then_it_prints_the_finding_and_fails(
+    kafka_cluster: LocalKafka, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chaos, "LocalKafka", lambda _: nullcontext(kafka_cluster))
+    assert chaos.main(["--mutant", "no marker"]) == 1
+    assert "C2 duplicate: " in capsys.readouterr().out
 
 
 def test_given_our_writer_when_the_faults_of_all_broken_ones_are_played_then_nothing_is_found(
