@@ -8,7 +8,7 @@ import pytest
 from discovery.localkafka.cluster import LocalKafka
 from tests.chaos.sink import chaos
 from tests.chaos.sink.chaos import line, run_seeds
-from tests.chaos.sink.engine import Plan, play, play_mutant
+from tests.chaos.sink.engine import Plan, at_every_point, play, play_mutant
 from tests.chaos.sink.faults import Fault
 from tests.chaos.sink.mutants import MUTANTS
 
@@ -20,6 +20,17 @@ def test_given_seeds_of_faults_when_played_then_nothing_is_lost_repeated_or_torn
 ) -> None:
     results = run_seeds(kafka_cluster, range(1, 4), tmp_path, at_once=3)
     assert all(result.sound for result in results), "\n".join(map(line, results))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, -1, -2, -3], ids=["killed", "stopped", "killed, plain", "stopped, plain"])
+def test_given_every_point_when_tasks_and_commits_fall_there_then_nothing_is_lost_repeated_or_torn(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path, seed: int
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=2, replication_factor=3)
+    plan = at_every_point(seed)
+    played = play(kafka_cluster, topic_name, plan, tmp_path)
+    assert (played.findings, set(played.hits)) == ((), set(plan.faults))
 
 
 def test_given_productions_way_to_produce_when_killed_in_mid_write_then_nothing_is_lost_repeated_or_torn(
