@@ -553,7 +553,6 @@ def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_stil
     assert sink.visible() == ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize("is_recorded", [True, False], ids=["of this program", "of an earlier program"])
 def test_given_a_batch_write_when_its_offsets_expire_after_seven_days_then_its_name_is_no_longer_known(
     sink: Sink,
 ) -> None:
@@ -571,6 +570,7 @@ def test_given_a_batch_write_when_its_offsets_expire_after_seven_days_then_its_n
     assert sink.visible() == ["a", "a"]
 
 
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["of this program", "of an earlier program"])
 def test_given_a_start_that_died_while_it_renewed_a_forgotten_sink_when_started_again_then_it_goes_on(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:

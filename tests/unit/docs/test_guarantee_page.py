@@ -1,4 +1,4 @@
-"""The page that promises exactly once: every point of what it promises names a test, and every test it names is there."""
+"""The page that promises exactly once: every point of its promises names a test, and every test it names is there."""
 
 import re
 from pathlib import Path
