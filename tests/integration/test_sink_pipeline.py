@@ -251,16 +251,33 @@ def end_records(plan: SinkPlan) -> None:
     transaction.commit(deadline)
 
 
-def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_it_is_refused_not_copied_again(
-    pipe: Pipe,
-) -> None:
-    pipe.copy(0, range(3))
+def earlier(pipe: Pipe) -> SinkPlan:
+    """Make it one of a program that wrote no records, whose offsets have expired."""
     plan = expire(pipe, pipe.plan().options.group)
     ledger = SinkLedger(plan)
     control = ledger.control(timeout_seconds=SECONDS)
     assert control is not None
     ledger.write_control(replace(control, is_recorded=False), timeout_seconds=SECONDS)
     end_records(plan)
+    return plan
+
+
+def test_given_a_pipeline_of_an_earlier_program_when_an_older_checkpoint_goes_on_then_records_are_copied_again(
+    pipe: Pipe,
+) -> None:
+    """A limit: without offset or record nothing says that the checkpoint is an older copy."""
+    pipe.copy(0, range(3))
+    plan = earlier(pipe)
+    later = replace(plan, options=replace(plan.options, foreach_batch=(1, "query-1", "run-2")))
+    assert OffsetLane(later, pipe.source, "one", 0).write(rows(0, range(2, 4))) == 2
+    assert pipe.visible() == ["0.0", "0.1", "0.2", "0.2", "0.3"]
+
+
+def test_given_a_pipeline_of_an_earlier_program_when_an_offset_has_expired_then_it_is_refused_not_copied_again(
+    pipe: Pipe,
+) -> None:
+    pipe.copy(0, range(3))
+    plan = earlier(pipe)
     with pytest.raises(SinkRefusedError, match="whether the partition was copied is open; restore the checkpoint"):
         pipe.copy(0, range(5))
     assert pipe.visible() == ["0.0", "0.1", "0.2"]

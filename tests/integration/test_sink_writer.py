@@ -31,13 +31,14 @@ from discovery.localkafka.properties import ClusterSettings
 from discovery.spark.sink import checks, renewal
 from discovery.spark.sink import ledger as ledgers
 from discovery.spark.sink import operator as operate
+from discovery.spark.sink.lanes import RETENTION_SECONDS
 from discovery.spark.sink.ledger import SinkLedger, commit_marker, recording, transaction_of, until
 from discovery.spark.sink.marker import CLOSED, Marker
-from discovery.spark.sink.options import NAMED_TOPIC
+from discovery.spark.sink.options import NAMED_TOPIC, parse_options
 from discovery.spark.sink.plan import SinkPlan
-from discovery.spark.sink.preflight import forget
-from discovery.spark.sink.writer import LaneWriter, Outcome
-from tests.support.helpers import commit, eventually, numbered
+from discovery.spark.sink.preflight import forget, prepare
+from discovery.spark.sink.writer import LaneReport, LaneWriter, Outcome, confirm
+from tests.support.helpers import commit, eventually, numbered, produce
 from tests.support.service import serving, wait_for
 from tests.support.sink import Sink, batches, committed_records, committed_values
 
@@ -110,6 +111,22 @@ def test_given_an_open_transaction_when_markers_are_read_then_only_a_stable_read
         SinkLedger(plan).markers([0], timeout_seconds=1)
     pending.commit(deadline)
     assert SinkLedger(plan).markers([0], timeout_seconds=SECONDS)[0].attempt == "z"
+
+
+def test_given_an_open_transaction_when_ended_by_command_then_later_records_are_held_back_no_longer(sink: Sink) -> None:
+    killed, deadline = transaction_of(sink.plan(), 0), until(SECONDS)
+    killed.fence(deadline)
+    killed.begin()
+    killed.produce(sink.topic, partition=0, key=None, value=b"killed", headers=None, deadline=deadline)
+    killed.flush(deadline)
+    servers = sink.cluster.bootstrap_servers
+    produce(servers, sink.topic, "later", partition=0)
+    with pytest.raises(AssertionError, match="is a transaction open"):
+        committed_values(servers, sink.topic, deadline_seconds=1)
+    common = ["--sink", sink.sink_id, "--bootstrap", servers, "--state-dir", str(sink.folder)]
+    CliRunner().invoke(app, ["sink", "abort-lingering", *common], catch_exceptions=False)
+    assert sink.visible() == ["later"]
+    assert sorted(map(str, committed_values(servers, sink.topic, isolation="read_uncommitted"))) == ["killed", "later"]
 
 
 def test_given_several_lanes_when_one_reports_without_its_marker_then_the_batch_is_not_confirmed(sink: Sink) -> None:
@@ -439,6 +456,14 @@ def test_given_options_that_do_not_fit_the_cluster_when_checked_then_one_line_sa
         sink.plan()
 
 
+def test_given_a_marker_topic_that_deletes_when_checked_then_it_is_refused_before_any_output(sink: Sink) -> None:
+    sink.more = {"markerTopic": sink.topic}
+    with pytest.raises(
+        ConfigError, match=r"cleanup\.policy=delete, so brokers would delete markers; set it to compact"
+    ):
+        sink.write(0, ["a"])
+
+
 def test_given_a_service_and_only_dead_addresses_when_written_then_its_brokers_are_used(
     sink: Sink, kafka_cluster: LocalKafka, tmp_path: Path
 ) -> None:
@@ -513,6 +538,7 @@ def test_given_a_sink_idle_for_the_retention_when_started_again_then_it_goes_on_
 def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_still_finds_it(sink: Sink) -> None:
     sink.lanes = 2
     sink.write(0, ["a"], lane=0)
+    assert sink.visible() == ["a"], "a lane waits for no other one"
     expire(sink)
     reports = [sink.write(0, ["a"], lane=0), sink.write(0, ["b"], lane=1)]
     assert [report.outcome for report in reports] == [Outcome.KEPT, Outcome.WRITTEN]
@@ -525,6 +551,23 @@ def test_given_a_batch_half_written_when_its_offsets_expire_then_its_replay_stil
     with pytest.raises(SinkRefusedError, match="sinkId in use"):
         sink.write(2, ["e"], lane=0)
     assert sink.visible() == ["a", "b", "c", "d"]
+
+
+def test_given_a_batch_write_when_its_offsets_expire_after_seven_days_then_its_name_is_no_longer_known(
+    sink: Sink,
+) -> None:
+    def written() -> LaneReport:
+        plan = prepare(parse_options({**sink.options, "writeId": "one"}, batch=True))
+        assert plan.retention_seconds == RETENTION_SECONDS == 7 * 86_400
+        ledger = SinkLedger(plan)
+        report = LaneWriter(plan, replace(sink.attempt(0), query_id="write one"), ledger).write(batches(["a"], lane=0))
+        confirm(plan, ledger, [report], timeout_seconds=SECONDS)
+        return report
+
+    assert [written().outcome, written().outcome] == [Outcome.WRITTEN, Outcome.KEPT]
+    forget_offsets(prepare(parse_options({**sink.options, "writeId": "one"}, batch=True)))
+    assert written().outcome is Outcome.WRITTEN
+    assert sink.visible() == ["a", "a"]
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["of this program", "of an earlier program"])

@@ -16,12 +16,13 @@ from discovery.localkafka.jars.download import native_connector_jars
 from discovery.spark.jobs.running import CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER, STREAM_SETTINGS
 from discovery.spark.launch.python import worker_python
 from discovery.spark.launch.queries import StartedQuery
+from tests.support import mariadb, postgres
 from tests.support.helpers import eventually
-from tests.support.postgres import DRIVER_JARS
 from tests.support.spark.fixtures import _driver, _six_brokers, breakable, driver, start_query
 
 __all__ = ["_driver", "_six_brokers", "breakable", "driver", "start_query"]
 
+DRIVER_JARS = [*postgres.DRIVER_JARS, *mariadb.DRIVER_JARS]
 READ_SECONDS = 60.0
 NORMAL_TRIGGER = MappingProxyType({"processingTime": "100 milliseconds"})
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -41,6 +42,7 @@ from discovery.spark.progress.listener import SourceProgress
 from spark_jobs import ip_visits
 from spark_jobs.dau import DauOptions, count, main, results
 from tests.support.helpers import eventually, produce
+from tests.support.mariadb import running_mariadb
 from tests.support.postgres import Postgres, running_postgres
 from tests.support.spark.jobs import JOB_SECONDS, NOW, event
 
@@ -264,6 +266,27 @@ def test_given_file_and_checkpoint_that_do_not_belong_together_when_counted_then
     assert run.rows("SELECT * FROM daily_users") == before
 
 
+def test_given_a_file_and_a_checkpoint_of_other_times_when_counted_then_both_are_named_and_nothing_changes(
+    run: Run,
+) -> None:
+    older = run.folder / "older"
+    for number in range(3):
+        run.put([event("a", event_id=str(number))])
+        run.count()
+        if number == 0:
+            shutil.copytree(run.folder / "ck", older)
+    before = run.rows("SELECT * FROM daily_users")
+    run.put([event("b")])
+    said = refused(run, run.into(run.options.job.output, older.name), ConfigError)
+    assert said.startswith(f"--output: {run.database} ends with batch 2, and checkpoint {older} goes on with batch 1")
+    assert run.rows("SELECT * FROM daily_users") == before
+    empty = run.folder / "empty.db"
+    said = refused(run, run.into(SqliteOutput(path=empty)), ConfigError)
+    assert said.startswith(f"--output: {empty} is empty, and checkpoint {run.folder / 'ck'} goes on with batch 3")
+    with closing(sqlite3.connect(empty)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
 def test_given_a_table_that_refuses_when_counted_then_one_line_names_the_file_and_nothing_of_the_batch_is_in_it(
     run: Run,
 ) -> None:
@@ -385,6 +408,52 @@ def test_given_a_database_that_refuses_when_counted_then_one_line_names_it(run: 
     run.put([event("a")])
     refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "query_id" does not exist'
     assert refused(run, run.into(database(postgres)), StateError) == refusal
+
+
+KEYED = {
+    "daily_users": "day TEXT, user_id TEXT COLLATE same, events BIGINT, checksum BIGINT, PRIMARY KEY (day, user_id)",
+    "daily_users_staging": "day TEXT, user_id TEXT COLLATE same, events BIGINT, checksum BIGINT, attempt TEXT",
+    "dead_letters": 'topic TEXT COLLATE same, partition INT, "offset" BIGINT, PRIMARY KEY (topic, partition, "offset")',
+    "kafka_discovery_batches": "job TEXT COLLATE same PRIMARY KEY, query_id TEXT, last_batch_id BIGINT",
+}
+
+
+@pytest.mark.parametrize("table", KEYED)
+def test_given_a_key_without_regard_to_case_when_counted_then_its_table_is_named_and_nothing_is_staged(
+    run: Run, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    postgres.rows("CREATE COLLATION same (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    postgres.rows(f"CREATE TABLE {table} ({KEYED[table]})")
+    staged: list[str] = []
+    monkeypatch.setattr(JdbcWriter, "_stage", lambda _, table, attempt: staged.append(f"{table.name} {attempt}"))
+    run.put([event("Alice"), event("alice"), b"{oops"])
+    said = refused(run, run.into(database(postgres)), ConfigError)
+    column = {"dead_letters": "topic", "kafka_discovery_batches": "job"}.get(table, "user_id")
+    assert f"for the same in {column} of {table}, so" in said
+    assert staged == []
+
+
+def test_given_mariadb_when_counted_then_it_is_refused_until_made_as_the_page_says_and_keys_stay_apart(
+    run: Run,
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/sink.md").read_text(encoding="utf-8")
+    (made,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    people = ["Alice", "alice", "alice ", "al\u00efce"]
+    run.put([*map(event, people), b"{oops"])
+    with running_mariadb() as server:
+        server.rows("CREATE DATABASE plain")
+        options = {"driver": "org.mariadb.jdbc.Driver"}
+        said = refused(run, run.into(JdbcOutput(url=server.url("plain"), options=options), "plain"), ConfigError)
+        assert "for the same in job of kafka_discovery_batches, so" in said
+        server.rows(made)
+        into = run.into(JdbcOutput(url=server.url("results"), options=options))
+        run.count(into)
+        run.forget_commit(0)
+        run.put([event("alice", event_id="2")])
+        run.count(into)
+        counted = server.rows("SELECT user_id, events FROM results.daily_users ORDER BY 1")
+        assert server.rows("SELECT `offset`, reason FROM results.dead_letters") == [("4", "not JSON")]
+    assert counted == [("Alice", "1"), ("alice", "2"), ("alice ", "1"), ("al\u00efce", "1")]
 
 
 LIKE_NAMES = "CREATE SCHEMA other; CREATE TABLE other.daily_users (a INT); CREATE TABLE dead1letters (a INT)"

@@ -3,10 +3,11 @@
 import json
 import time
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
@@ -220,19 +221,40 @@ def test_given_the_native_sources_checkpoint_when_taken_over_and_handed_back_the
         assert all(judge(written, reader=reader).sound for reader in (Writer.NATIVE, Writer.OURS))
 
 
-def test_given_committed_and_aborted_transactions_when_read_committed_then_only_the_committed_come(
-    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
-) -> None:
-    kafka_cluster.create_topic(topic_name, 1)
-    producer = Producer(
-        {"bootstrap.servers": kafka_cluster.bootstrap_servers, "transactional.id": topic_name, "log_level": 0}
-    )
+def put_transactions(cluster: LocalKafka, topic: str) -> None:
+    """Write 0 to 5, of which the even ones are aborted."""
+    cluster.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(60)
     for number in range(6):
         producer.begin_transaction()
-        producer.produce(topic_name, value=str(number))
+        producer.produce(topic, value=str(number))
         producer.flush(20)
         producer.commit_transaction(20) if number % 2 else producer.abort_transaction(20)
+
+
+def test_given_aborted_transactions_when_read_by_default_then_sparks_own_source_has_them_and_librdkafka_has_not(
+    kafka_cluster: LocalKafka, topic_name: str, spark: SparkSession
+) -> None:
+    put_transactions(kafka_cluster, topic_name)
+    servers = kafka_cluster.bootstrap_servers
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic_name}
+    rows = spark.read.format("kafka").options(**options).load().collect()
+    assert sorted(row.value.decode() for row in rows) == list("012345")
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": topic_name, "enable.partition.eof": True, "log_level": 0}
+    )
+    consumer.assign([TopicPartition(topic_name, 0, 0)])
+    messages = iter(lambda: consumer.poll(30), None)
+    found = [message.value() for message in takewhile(lambda message: message.error() is None, messages)]
+    consumer.close()
+    assert found == [b"1", b"3", b"5"]
+
+
+def test_given_committed_and_aborted_transactions_when_read_committed_then_only_the_committed_come(
+    kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream
+) -> None:
+    put_transactions(kafka_cluster, topic_name)
     options = {"subscribe": topic_name, "kafka.isolation.level": "read_committed", **EARLIEST}
     reading = read_stream(options, available_now=True)
     reading.wait_end()

@@ -54,7 +54,7 @@ EXCUSES = (
     Excuse(reason=r"(promtool|amtool|docker-compose|systemd-analyze) is not here", refuted_by="installs"),
     Excuse(reason=r"no IPv6 on loopback here"),  # a container may have none, whoever asks
     Excuse(reason=r"no Chromium here", refuted_by="installs"),
-    Excuse(reason=r"no PostgreSQL here", refuted_by="installs"),
+    Excuse(reason=r"no (PostgreSQL|MariaDB) here", refuted_by="installs"),
     Excuse(reason=r"axe-core is not here", refuted_by="installs"),
     Excuse(reason=r"the Java here has no compiler", refuted_by="installs"),
     Excuse(reason=r"only root may make a small disk", refuted_by="mounts"),

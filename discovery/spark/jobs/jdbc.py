@@ -2,7 +2,7 @@
 
 Tasks write their rows into staging tables, in parallel and past the driver. One transaction then takes the batch's
 number, which lets in one driver at a time, replaces the rows of the same keys, and empties the staging tables. A batch
-that Spark replays writes the same totals again.
+that Spark replays writes the same totals again. A database that takes two texts of a key for the same is refused.
 """
 # ruff: noqa: S608 - names of tables are this program's own
 
@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from discovery.core.errors import StateError
+from discovery.core.errors import ConfigError, StateError
 from discovery.spark.jobs.tables import Held, Shape, Table, refuse_strangers
 
 SCHEME = "jdbc:"
@@ -56,7 +56,7 @@ class JdbcWriter:
         """Write the tables of this batch, or nothing of it.
 
         Raises:
-            ConfigError: database and checkpoint do not belong together.
+            ConfigError: database and checkpoint do not belong together, or it takes texts of a key for the same.
             StateError: the database refuses; nothing of the batch is in its tables.
             Py4JJavaError: a task failed, by what it read or while it wrote staged rows; likewise.
 
@@ -69,10 +69,14 @@ class JdbcWriter:
             tables = self._shape(batch)
             with self._connection(session) as sql:
                 sql.run(_CREATE_STATE)
+                self._refuse_merging(sql, _STATE, ["job"])
                 held = sql.held(self._job)
                 refuse_strangers(repr(self._output), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
                 for table in tables:
                     sql.create(table)
+                    texts = [name for name, kind in table.rows.dtypes if name in table.key and kind == "string"]
+                    for name in (table.name, _staging(table)):
+                        self._refuse_merging(sql, name, texts)
             for table in tables:
                 self._stage(table, attempt)
             with self._connection(session) as sql:
@@ -87,8 +91,17 @@ class JdbcWriter:
     def _stage(self, table: Table, attempt: str) -> None:
         """Write rows beside their table; here the batch is read, and what fails in a task says so itself."""
         options = {**self._output.options, "url": self._output.url, "dbtable": _staging(table)}
-        rows = table.rows.withColumn(_ATTEMPT, F.lit(attempt))
-        rows.write.format("jdbc").options(**options).mode("append").save()
+        _staged(table, attempt).write.format("jdbc").options(**options).mode("append").save()
+
+    def _refuse_merging(self, sql: "_Sql", name: str, texts: Iterable[str]) -> None:
+        """Refuse a table in which a row would replace another key's, or be left out as its double."""
+        for column in texts:
+            if sql.merges(name, column):
+                raise ConfigError(
+                    f"--output: {self._output} takes texts that differ in case, an accent or a space at the end for "
+                    f"the same in {column} of {name}, so that rows of two keys become one; create the table again with "
+                    "a binary collation that pads nothing (MariaDB: utf8mb4_nopad_bin, MySQL: utf8mb4_0900_bin)"
+                )
 
     @contextmanager
     def _connection(self, session: SparkSession) -> Iterator["_Sql"]:
@@ -144,18 +157,28 @@ class _Sql:
     def create(self, table: Table) -> None:
         """Make a table that is missing, with the columns that Spark's writer would give it and with its key.
 
-        In one statement: a driver that dies leaves no table without a key.
+        In one statement: a driver that dies leaves no table without a key. Its staging table has none.
         """
-        rows: Any = table.rows
-        columns = self._columns_of(rows._jdf.schema(), False, self._known.createTableColumnTypes())  # noqa: SLF001 - no public way
-        definition = f"{columns}, PRIMARY KEY ({self.names(table.key)})"
-        self.run(f"CREATE TABLE IF NOT EXISTS {table.name} ({definition}) {self._known.createTableOptions()}")
+        frames: dict[str, tuple[Any, str]] = {
+            table.name: (table.rows, f", PRIMARY KEY ({self.names(table.key)})"),
+            _staging(table): (_staged(table, ""), ""),
+        }
+        for name, (rows, key) in frames.items():
+            columns = self._columns_of(rows._jdf.schema(), False, self._known.createTableColumnTypes())  # noqa: SLF001 - no public way
+            self.run(f"CREATE TABLE IF NOT EXISTS {name} ({columns}{key}) {self._known.createTableOptions()}")
 
     def held(self, job: str) -> Held | None:
         prepared = self._connection.prepareStatement(f"SELECT query_id, last_batch_id FROM {_STATE} WHERE job = ?")
         prepared.setObject(1, job)
         rows = prepared.executeQuery()
         return Held(rows.getString(1), rows.getLong(2)) if rows.next() else None
+
+    def merges(self, table: str, column: str) -> bool:
+        """Ask whether other texts equal `a` there, in an expression that has the column's collation."""
+        none = f"(SELECT MAX({self.names([column])}) AS k FROM {table} WHERE 1 = 0) probe"
+        asked = f"SELECT COUNT(*) FROM {none} WHERE COALESCE(k, 'a') IN ('A', 'a ', 'á')"
+        rows = self._connection.prepareStatement(asked).executeQuery()
+        return bool(rows.next() and rows.getLong(1))
 
     def take(self, job: str, held: Held | None, query_id: str, batch_id: int) -> None:
         """Write the batch's number over the one that was read: another driver that did so meanwhile ends this one."""
@@ -179,3 +202,7 @@ class _Sql:
 
 def _staging(table: Table) -> str:
     return f"{table.name}_staging"
+
+
+def _staged(table: Table, attempt: str) -> DataFrame:
+    return table.rows.withColumn(_ATTEMPT, F.lit(attempt))

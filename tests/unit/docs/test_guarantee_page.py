@@ -1,4 +1,4 @@
-"""The page that promises exactly once: every sentence of it names a test, and every test it names is there."""
+"""The page that promises exactly once: every point of its promises names a test, and every test it names is there."""
 
 import re
 from pathlib import Path
@@ -22,9 +22,9 @@ def promises() -> list[str]:
     return items("Promised")
 
 
-@pytest.mark.parametrize("heading", ["Promised", "For how long"])
+@pytest.mark.parametrize("heading", ["Promised", "For how long", "How it was tried", "What it costs"])
 def test_given_a_promise_when_read_then_it_names_a_test(heading: str) -> None:
-    assert len(items(heading)) >= 5
+    assert len(items(heading)) >= 3
     assert [promise for promise in items(heading) if not LINK.search(promise)] == []
 
 
