@@ -188,9 +188,17 @@ class Api:
         lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
         facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=query.timeout, lists=lists))
         wait_seconds = self._service.settings.silence_seconds + hub.cluster.began_at - now
-        if wait_seconds > 0 and not (query.verify or query.assume_no_other_clients):
-            doubt = f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
-            facts = replace(facts, doubts=(*facts.doubts, doubt))
+        doubts: list[str] = []
+        if wait_seconds > 0:
+            doubts += [
+                f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
+            ]
+        if hub.cluster.reported.are_lost(self._service.clock.wall()):
+            doubts += [
+                "lists reported in the last seven days could not be read: of a job that is down none may be known."
+            ]
+        if doubts and not (query.verify or query.assume_no_other_clients):
+            facts = replace(facts, doubts=(*facts.doubts, *doubts))
         facts = replace(facts, clients_known=clients_known)
         found = verify(facts, leaving) if query.verify else judge(facts, leaving, temporary=query.temporary)
         return answer(removal_document(found, facts, temporary=query.temporary, verified=query.verify))
