@@ -187,6 +187,17 @@ ALERTS = (
         " readers refuse the service, or brokers a login, or brokers are no longer trusted.",
     ),
     Alert(
+        name="DiscoveryResourcesExhausted",
+        severity="warning",
+        for_seconds=300,
+        condition=f"process_open_fds{{{JOB}}} > 0.9 * process_max_fds\n"
+        f"or\nsum without (reason) (increase({P}connections_closed_total[<900s>])) > 0\n"
+        f'or\nsum without (reason) (increase({P}endpoint_turned_away_total{{reason="limit"}}[<900s>])) > 0',
+        summary="{{ $labels.instance }} has hardly any file descriptors or places for connections left.",
+        description="{{ $labels.instance }} has open files near its limit, or closes connections to make room for"
+        " others. Readers connect again, or are refused; without descriptors brokers are not asked.",
+    ),
+    Alert(
         name="DiscoveryStateWriteFailing",
         severity="warning",
         for_seconds=300,

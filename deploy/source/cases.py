@@ -72,6 +72,12 @@ _LOGIN_OF_A_QUERY = (
     '{instance="driver:9465",job="spark",use="kafka_identity",file="/key.p12"}'
 )
 _PROCESS = {"instance": "driver:9464", "job": "kafka-discovery"}
+_FILES, _MOST_FILES = (f'process_{one}_fds{{instance="driver:9464",job="kafka-discovery"}}' for one in ("open", "max"))
+_MADE_ROOM = (
+    "kafka_discovery_connections_closed_total"
+    '{instance="driver:9464",job="kafka-discovery",listener="api",reason="evicted"}'
+)
+_FULL = _m("endpoint_turned_away_total", reason="limit")
 _UP = 'up{instance="driver:9464",job="kafka-discovery"}'
 _POD = {"namespace": "spark", "pod": "dau-driver"}
 _RUNS = 'kube_pod_status_phase{namespace="spark",pod="dau-driver",phase="Running"}'
@@ -157,6 +163,16 @@ _ALL = (
     .fires("nine days are left of a query's login", {_LOGIN_OF_A_QUERY: "777600+0x20"}, 6, _KEY)
     .quiet("a month is left", {_CERTIFICATE: "2592000+0x20"}, 20)
     .quiet("rotated within three minutes", {_CERTIFICATE: "777600+0x2 2592000+0x20"}, 10),
+    _Of("DiscoveryResourcesExhausted")
+    .fires("nearly all descriptors are open", {_FILES: "20+0x2 950+0x20", _MOST_FILES: "1000+0x22"}, 9, _PROCESS)
+    .fires("idle connections made room", {_MADE_ROOM: "0+0x2 3+0x20"}, 9, {**_PROCESS, "listener": "api"})
+    .fires("the endpoint is full", {_FULL: "0+0x2 3+0x20"}, 9)
+    .quiet("half of the descriptors are open", {_FILES: "500+0x20", _MOST_FILES: "1000+0x20"}, 20)
+    .quiet("a crowd that was gone within three minutes", {_FILES: "950+0x2 20+0x20", _MOST_FILES: "1000+0x22"}, 9)
+    .quiet("a process of somebody else", {_FILES.replace('"kafka-d', '"d'): "950+0x20",
+                                          _MOST_FILES.replace('"kafka-d', '"d'): "1000+0x20"}, 20)
+    .quiet("it was long ago", {_MADE_ROOM: "0+0x3 3+0x60"}, 40)
+    .quiet("clients without a broker are another matter", {_FULL.replace("limit", "no_upstream"): "0+1x20"}, 20),
     _Of("DiscoveryStateWriteFailing")
     .fires("a full disk", {_m("state_write_failing"): "0+0x2 1+0x20"}, 9)
     .quiet("room was made a minute ago", {_m("state_write_failing"): "1+0x20 0+0x9"}, 22)

@@ -45,7 +45,7 @@ class Journal:
         topic: TopicName,
         name: str,
         *,
-        properties: Mapping[str, Any],
+        properties: Callable[[], Mapping[str, Any]],
         brokers: Callable[[], Sequence[BrokerAddress]],
         timeout_seconds: float = 30.0,
         open_timeout_seconds: float | None = None,
@@ -55,14 +55,14 @@ class Journal:
         Args:
             topic: Made when it is not there: one partition, compacted.
             name: Who holds the entries; part of the transactional id.
-            properties: librdkafka properties of the connection, without `bootstrap.servers`.
+            properties: librdkafka properties of a new connection, without `bootstrap.servers`.
             brokers: The living brokers of the moment.
             timeout_seconds: Bounds `append`.
             open_timeout_seconds: Bounds `open`; None: as `append`.
         """
         self._topic = topic
         self._name = name
-        self._properties = {**properties, **SHORT_WAITS}
+        self._properties = properties
         self._brokers = brokers
         self._timeout_seconds = timeout_seconds
         self._open_timeout_seconds = timeout_seconds if open_timeout_seconds is None else open_timeout_seconds
@@ -118,7 +118,7 @@ class Journal:
         self._write(entries, time.monotonic() + self._timeout_seconds, is_holder=True)
 
     def _connected(self) -> dict[str, Any]:
-        return {**self._properties, "bootstrap.servers": ",".join(map(str, self._brokers()))}
+        return {**self._properties(), **SHORT_WAITS, "bootstrap.servers": ",".join(map(str, self._brokers()))}
 
     def _create_topic(self, deadline: float) -> None:
         admin = self._admin()

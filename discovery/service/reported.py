@@ -29,23 +29,27 @@ class ReportedLists:
         self._writing = threading.Lock()
         self._kept: dict[str, _Reported] = {}
         """By id, with when it was reported last (seconds since the epoch); that of longest ago first."""
+        self._lost_wall = float("-inf")
+        """When kept lists could not be read; in the file too."""
         self._path: Path | None = None
         self._is_due = False
         self._is_saving = False
         self._saved_wall = 0.0
 
-    def open(self, path: Path) -> None:
-        """Go on from what a file holds; one that is damaged is logged and counts as none.
+    def open(self, path: Path, *, wall: float) -> None:
+        """Go on from what a file holds; one that is damaged is logged and counts as none, see `are_lost`.
 
         Runs: a worker thread, before anything is noted.
         """
         self._path = path
         try:
-            self._kept = _read(path.read_bytes())
+            self._kept, self._lost_wall = _read(path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-            _log.warning("lists_not_read", path=str(path), error=str(error), consequence="beginning without them")
+            self._lost_wall = wall
+            consequence = "beginning without them; for seven days no removal is called safe for them"
+            _log.warning("lists_not_read", path=str(path), error=str(error), consequence=consequence)
 
     def note(self, consumer_id: str, addresses: Sequence[BrokerAddress], *, wall: float) -> None:
         """Keep what a consumer lists now; nothing forgets it. Runs: anywhere; waits for no disk."""
@@ -71,6 +75,10 @@ class ReportedLists:
         with self._lock:
             return {one: addresses for one, (addresses, at) in self._kept.items() if wall - at <= _KEPT_SECONDS}
 
+    def are_lost(self, wall: float) -> bool:
+        """Tell whether lists of the last days could not be read: who is down may have reported one."""
+        return wall - self._lost_wall <= _KEPT_SECONDS
+
     def save(self) -> None:
         """Write what is not saved yet. Runs: a worker thread; blocks for two fsyncs."""
         with self._writing:
@@ -88,7 +96,7 @@ class ReportedLists:
                 self._is_saving = False
                 return None
             self._is_due = False
-            return self._path, _written(self._kept)
+            return self._path, _written(self._kept, self._lost_wall)
 
     def _save_soon(self) -> None:
         with self._lock:
@@ -111,14 +119,16 @@ def _bounded(kept: dict[str, _Reported], wall: float) -> dict[str, _Reported]:
     return dict(reversed(found.items()))
 
 
-def _written(kept: dict[str, _Reported]) -> bytes:
+def _written(kept: dict[str, _Reported], lost_wall: float) -> bytes:
+    lost = {"lost_wall": lost_wall} if lost_wall > 0 else {}
     lists = {one: {"servers": ",".join(map(str, addresses)), "wall": at} for one, (addresses, at) in kept.items()}
-    return json.dumps({"schema": 1, "lists": lists}).encode()
+    return json.dumps({"schema": 1, "lists": lists, **lost}).encode()
 
 
-def _read(content: bytes) -> dict[str, _Reported]:
+def _read(content: bytes) -> tuple[dict[str, _Reported], float]:
+    document = json.loads(content)
     read = {
         str(one): (parse_bootstrap_servers(found["servers"]), float(found["wall"]))
-        for one, found in json.loads(content)["lists"].items()
+        for one, found in document["lists"].items()
     }
-    return dict(sorted(read.items(), key=lambda pair: pair[1][1]))
+    return dict(sorted(read.items(), key=lambda pair: pair[1][1])), float(document.get("lost_wall", "-inf"))

@@ -60,6 +60,7 @@ _PROBE_CONNECTIONS = 256
 _OTHER_FILES = 512
 """Kept free for brokers, state files and name lookups."""
 _LEAST_CONNECTIONS = 64
+_STARTING = "the service is starting; try again in a moment"
 _log = event_log("discovery.service")
 
 
@@ -217,10 +218,20 @@ class Service:
         hub = self._hubs.get(name)
         if hub is not None and hub.cluster.feed is not None:
             return hub
-        if hub is not None or not self.started:  # what was kept before the last restart may not be read yet
-            raise ApiError(503, "the service is starting; try again in a moment")
+        if hub is not None:
+            raise ApiError(503, _STARTING)
+        self.check_started()
         names = ", ".join(sorted(self._hubs))
         raise ApiError(404, f"cluster {name[:100]!r} is not followed here; there are: {names}")
+
+    def check_started(self) -> None:
+        """Do nothing once all clusters are followed: before, what was kept of them may not be read yet.
+
+        Raises:
+            ApiError: 503, they are not.
+        """
+        if not self.started:
+            raise ApiError(503, _STARTING)
 
     @property
     def endpoint_cluster(self) -> str:

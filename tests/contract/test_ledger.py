@@ -46,7 +46,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLedger]
 
     def in_kafka(source_id: str = name) -> Ledger:
         brokers = parse_bootstrap_servers(request.getfixturevalue("kafka_cluster").bootstrap_servers)
-        made.append(KafkaLedger(TopicName("cuts"), source_id, properties={}, brokers=lambda: brokers))
+        made.append(KafkaLedger(TopicName("cuts"), source_id, properties=dict, brokers=lambda: brokers))
         return made[-1]
 
     yield in_file if request.param == "file" else in_kafka
@@ -146,7 +146,7 @@ def test_given_a_holder_that_was_replaced_when_it_still_writes_then_no_later_hol
     name, brokers = uuid.uuid4().hex[:8], parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
 
     def ledger() -> KafkaLedger:
-        return KafkaLedger(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+        return KafkaLedger(TopicName("cuts"), name, properties=dict, brokers=lambda: brokers)
 
     replaced, holder = ledger(), ledger()
     replaced.open()
@@ -166,9 +166,9 @@ def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_s
     kafka_cluster.create_topic(topic_name, config={"cleanup.policy": "compact,delete"})
     kafka_cluster.create_topic(f"{topic_name}-2", replication_factor=3, config={"cleanup.policy": "compact"})
     with pytest.raises(ConfigError, match=r"cleanup.policy=compact,delete, .* retention.ms \(\d+\); set it to compact"):
-        KafkaLedger(TopicName(topic_name), "s", properties={}, brokers=lambda: brokers).open()
+        KafkaLedger(TopicName(topic_name), "s", properties=dict, brokers=lambda: brokers).open()
     with pytest.raises(ConfigError, match=r"min.insync.replicas=1 with 3 replicas, .*; set it to 2, or name another"):
-        KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties={}, brokers=lambda: brokers).open()
+        KafkaLedger(TopicName(f"{topic_name}-2"), "s", properties=dict, brokers=lambda: brokers).open()
 
 
 @pytest.mark.long
@@ -176,13 +176,15 @@ def test_given_a_topic_that_forgets_or_loses_entries_when_opened_then_one_line_s
 def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_factory: KafkaFactory) -> None:
     cluster = kafka_factory(5, extra_properties={"transaction.state.log.min.isr": "1"})
     brokers = parse_bootstrap_servers(cluster.bootstrap_servers)
-    ledger = KafkaLedger(TopicName("cuts"), "s", properties={}, brokers=lambda: brokers)
+    ledger = KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers)
     ledger.open()
     ledger.append([FIRST])
     cluster.kill([4, 5])
     ledger.append([CUT])
     ledger.close()
-    assert KafkaLedger(TopicName("cuts"), "s", properties={}, brokers=lambda: brokers).open().pending() == {tp(0): CUT}
+    assert KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers).open().pending() == {
+        tp(0): CUT
+    }
 
 
 @pytest.mark.kafka
@@ -192,7 +194,7 @@ def test_given_an_entry_that_nobody_wrote_when_looked_at_then_it_is_reported_and
     name, brokers = uuid.uuid4().hex[:8], parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
 
     def ledger() -> KafkaLedger:
-        return KafkaLedger(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+        return KafkaLedger(TopicName("cuts"), name, properties=dict, brokers=lambda: brokers)
 
     def amend(what: str, *more: str) -> Result:
         options = ["--source-id", name, "--cut-ledger", "kafka", "--cut-ledger-topic", "cuts"]
@@ -209,7 +211,7 @@ def test_given_an_entry_that_nobody_wrote_when_looked_at_then_it_is_reported_and
     holder.append([OTHER])
     amend("cut", "--partition", "t-0", "--at", "20", "--yes")
     assert "t-0 (read to 20 of 40)" in amend("verify").output
-    journal = Journal(TopicName("cuts"), name, properties={}, brokers=lambda: brokers)
+    journal = Journal(TopicName("cuts"), name, properties=dict, brokers=lambda: brokers)
     journal.open()
     journal.append({"cut/1/1/t-0": "no entry"})
     with pytest.raises(LedgerDamagedError, match=f"topic cuts: entry cut/1/1/t-0 of sourceId '{name}' is damaged"):
@@ -280,7 +282,7 @@ def test_given_a_cut_of_another_name_in_kafka_when_verified_or_adopted_with_boot
     produce(bootstrap, topic_name, *numbered(20))
     cut = replace(CUT, topic_partition=TopicPartition(TopicName(topic_name), 0), query="f2ac99fe", batch=4)
     source_id = uuid.uuid4().hex[:8]
-    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties={}, brokers=lambda: brokers)
+    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties=dict, brokers=lambda: brokers)
     ledger.open()
     ledger.append([FIRST, cut])
     logged = {3: f'{{"{topic_name}": {{"0": 5}}}}', 4: f'{{"{topic_name}": {{"0": 20}}}}'}
@@ -302,7 +304,7 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_t
 ) -> None:
     brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
     source_id = uuid.uuid4().hex[:8]
-    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties={}, brokers=lambda: brokers)
+    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties=dict, brokers=lambda: brokers)
     ledger.open()
     ledger.append([FIRST, CUT])
     options = {"kafka.bootstrap.servers": str(brokers[0]), "subscribe": "t", "stateDir": str(tmp_path)}
@@ -318,7 +320,7 @@ def test_given_a_foreign_record_in_the_topic_when_all_ledgers_are_looked_at_then
     kafka_cluster: LocalKafka, topic_name: str
 ) -> None:
     brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
-    ledger = KafkaLedger(TopicName(topic_name), "mine", properties={}, brokers=lambda: brokers)
+    ledger = KafkaLedger(TopicName(topic_name), "mine", properties=dict, brokers=lambda: brokers)
     ledger.open()
     producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
     producer.produce(topic_name, key=b"foreign", value=b"\xff\x00")
@@ -334,7 +336,7 @@ def test_given_a_ledger_in_kafka_when_the_doctor_looks_then_it_says_how_many_dea
 ) -> None:
     bootstrap = kafka_cluster.bootstrap_servers
     brokers = parse_bootstrap_servers(bootstrap)
-    KafkaLedger(CUT_LEDGER_TOPIC, "dau", properties={}, brokers=lambda: brokers).open()
+    KafkaLedger(CUT_LEDGER_TOPIC, "dau", properties=dict, brokers=lambda: brokers).open()
     said = CliRunner().invoke(app, ["doctor", "--bootstrap", bootstrap]).output
     found = re.search(r"cut nothing once 2 brokers with a replica of (\S+ and )?__transaction_state are dead", said)
     assert found is not None, said

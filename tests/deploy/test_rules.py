@@ -13,6 +13,7 @@ from deploy.source.cases import CASES
 from deploy.source.cases import tests as played_tests
 from deploy.source.rules import as_they_are, groups, sixtieth
 from discovery.config.metric_families import CLUSTER_LABEL, PREFIX
+from discovery.endpoint.metrics import FAMILIES as ENDPOINT_FAMILIES
 from discovery.service import metrics
 from discovery.spark.progress.metrics import SourceCollector
 from tests.support.debian_tools import tool
@@ -26,7 +27,8 @@ FOREIGN = {"up", "time", "kube_pod_status_phase"}
 def exported() -> dict[str, tuple[str, ...]]:
     """Return every series name the service exports with its labels."""
     found: dict[str, tuple[str, ...]] = {}
-    for table, labels in ((metrics.FAMILIES, (CLUSTER_LABEL,)), (metrics.PROCESS, ())):
+    followed = metrics.FAMILIES | ENDPOINT_FAMILIES
+    for table, labels in ((followed, (CLUSTER_LABEL,)), (metrics.PROCESS, ())):
         for family in table.values():
             suffixes = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count")}
             for suffix in suffixes.get(family.kind, ("",)):

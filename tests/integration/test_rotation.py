@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from discovery.config.client import opened_stores
 from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import map_client_options
 from discovery.config.service_files import ServiceFiles
@@ -21,6 +22,14 @@ from discovery.feed.embedded import EmbeddedFeed
 from discovery.feed.service_client import ServiceClient, ServiceSilentError
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.spark.sink.ledger import SinkLedger, kept_ledger, transaction_of, until
+from discovery.spark.sink.options import parse_options as parse_sink_options
+from discovery.spark.sink.preflight import prepare
+from discovery.spark.source import feeds
+from discovery.spark.source.cuts.ledger import Incarnation
+from discovery.spark.source.options.parse import parse_options
+from discovery.spark.source.shared import with_open_stores
+from tests.support.fakes.feed import ScriptedFeed
 from tests.support.helpers import eventually
 from tests.support.ports import service_ports
 from tests.support.service import ServiceProcess
@@ -260,3 +269,50 @@ def test_given_stores_and_a_login_that_brokers_refuse_when_rotated_then_loops_re
                 eventually(lambda: state(name) == "fresh", DEADLINE, f"a view of {name}")  # noqa: B023
             assert service.stop()[0] == 0, "the same process all the time"
     assert '"reload_refused"' not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.kafka
+def test_given_a_sink_and_a_ledger_in_kafka_when_both_sides_change_authority_then_their_next_clients_take_it_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened_stores, "_CONTENTS_CHECK_SECONDS", 0.0)
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    old, new = make_certificates(tmp_path / "old"), make_certificates(tmp_path / "new")
+
+    def hold(made: Certificates) -> None:
+        """Give them to the broker, which reads them when it starts, and to the query."""
+        for name in ("ca.pem", "broker.pem", "client.pem"):
+            write(tmp_path / name, made.text(name))
+
+    hold(old)
+    listeners = {MUTUAL: secured_settings(Certificates(tmp_path)).listeners[MUTUAL]}
+    with LocalKafka(ClusterSettings(brokers=1, listeners=listeners)) as kafka:
+        kafka.create_topic("events", 1, 1)
+        given = {
+            "kafka.bootstrap.servers": kafka.address(1, listener=MUTUAL),
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": str(tmp_path / "ca.pem"),
+            "kafka.ssl.keystore.location": str(tmp_path / "client.pem"),
+            "kafka.ssl.key.password": KEY_PASSWORD,
+            "stateDir": str(tmp_path / "state"),
+        }
+        sink = parse_sink_options({**given, "sinkId": "s", "topic": "events"}).opened()
+        source = with_open_stores(parse_options({**given, "subscribe": "events"}))
+        ledger = feeds._kafka_ledger(source, "dau", TopicName("cuts"), ScriptedFeed(), 30)
+        ledger.open()
+
+        def batch() -> SinkLedger:
+            plan = prepare(sink)
+            transaction_of(plan, 0).fence(until(30))
+            with kept_ledger(plan) as kept:
+                kept.control(timeout_seconds=30)
+            return kept
+
+        before = batch()
+        assert batch() is before
+        hold(new)
+        kafka.kill([1])
+        kafka.restart([1])
+        ledger.append([Incarnation(number=1)])
+        assert batch() is not before, "its clients would go on with the old key"

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 def write_ledger(bootstrap: str, source_id: str, *entries: Entry) -> None:
     brokers = parse_bootstrap_servers(bootstrap)
-    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties={}, brokers=lambda: brokers)
+    ledger = KafkaLedger(CUT_LEDGER_TOPIC, source_id, properties=dict, brokers=lambda: brokers)
     ledger.open()
     ledger.append(entries)
 

@@ -9,7 +9,9 @@ import datetime as dt
 import json
 import os
 import re
+import resource
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.expects_bug, pytest.mark.timeout(15
 _DEADLINE_SECONDS = 120.0
 _OLD_LIST = (1, 4, 5)
 """What the service is configured with: two of the three are removed."""
+_CONNECTIONS = 40
 
 
 @dataclass
@@ -69,6 +72,9 @@ def _configure(
     jaas = f'{PLAIN_LOGIN} required username=\\"reader\\" password=\\"{login}\\";'
     text = f"""{broken}
 silence_seconds = 600
+[api]
+waiters_max = 20
+connections_max = {_CONNECTIONS}
 [loop]
 quarantine_cap_seconds = 2
 vet_interval_seconds = 2
@@ -200,6 +206,26 @@ def walk_through(scene: Scene, alert: str) -> None:
 _COMMANDS: list[str] = []
 
 
+class Silent(list[socket.socket]):
+    """Connections that say nothing."""
+
+    def open(self, api: str, count: int) -> None:
+        """Open so many more."""
+        host, _, port = api.removeprefix("http://").partition(":")
+        self += [socket.create_connection((host, int(port)), timeout=30) for _ in range(count)]
+
+    def close(self) -> None:
+        """Close all."""
+        while self:
+            self.pop().close()
+
+
+def _leave_descriptors(pid: int, count: int) -> None:
+    """Lower a process's limit of open files to so many more than it has open."""
+    wanted = len(list(Path(f"/proc/{pid}/fd").iterdir())) + count
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (wanted, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+
+
 def _fill(disk: Path) -> None:
     with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
         while True:
@@ -282,6 +308,7 @@ def _play_all(scene: Scene, follower: Follower) -> None:
         Fault("a mistake in the configuration", ("DiscoveryConfigReloadFailed",),
               lambda: scene.configure(broken="no_such_setting = 1"), scene.configure),
     )  # fmt: skip
+    _exhaust(scene)
     play(
         scene,
         Fault("all brokers frozen", ("DiscoveryFailsafeActive", "DiscoverySnapshotStale"),
@@ -295,6 +322,21 @@ def _play_all(scene: Scene, follower: Follower) -> None:
         scene,
         Fault("the process frozen", ("DiscoveryTargetMissing",), lambda: service.send(signal.SIGSTOP),
               lambda: service.send(signal.SIGCONT)),
+    )  # fmt: skip
+
+
+def _exhaust(scene: Scene) -> None:
+    pid, silent = scene.service.pid, Silent()
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    play(
+        scene,
+        Fault("more silent connections than places", ("DiscoveryResourcesExhausted",),
+              lambda: silent.open(scene.service.api, _CONNECTIONS + 5), silent.close),
+    )  # fmt: skip
+    play(
+        scene,
+        Fault("hardly a descriptor left", ("DiscoveryResourcesExhausted",), lambda: _leave_descriptors(pid, 3),
+              lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, before)),
     )  # fmt: skip
 
 

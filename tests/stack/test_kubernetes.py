@@ -123,7 +123,8 @@ def prepare(kube: Node, namespace: str, folder: Path) -> None:
         "-n", namespace, "create", "secret", "generic", "kafka-discovery-token", f"--from-literal=token={_TOKEN}"
     )
     pair = ("-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.crt")
-    subject = ("-subj", "/CN=kafka-discovery", "-addext", "subjectAltName=DNS:kafka-discovery,IP:127.0.0.1")
+    names = f"subjectAltName=DNS:kafka-discovery.{namespace},IP:127.0.0.1"
+    subject = ("-subj", "/CN=kafka-discovery", "-addext", names)
     kube.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *pair)
     files = (f"--cert={folder}/tls.crt", f"--key={folder}/tls.key")
     kube.kubectl("-n", namespace, "create", "secret", "tls", "kafka-discovery-tls", *files)
@@ -223,7 +224,9 @@ def test_given_a_private_authority_when_a_command_asks_the_service_then_it_is_an
     assert "certificate" in refused, refused
 
 
-def test_given_helm_when_the_chart_is_installed_then_the_service_starts(kube: Node, tmp_path: Path) -> None:
+def test_given_the_chart_when_installed_and_tested_then_another_pod_reaches_its_service(
+    kube: Node, tmp_path: Path
+) -> None:
     helm = find("helm")
     if helm is None:
         pytest.skip("helm is not here, though make test-kubernetes builds it")
@@ -231,5 +234,19 @@ def test_given_helm_when_the_chart_is_installed_then_the_service_starts(kube: No
     chart = str(Path("deploy/helm/kafka-discovery").resolve())
     kube.run(helm, "install", "kafka-discovery", chart, "-n", "by-helm", "--set", "monitoring.enabled=true")
     eventually(lambda: started(kube, "by-helm"), 120, "the service of the chart")
+    where = ("-n", "by-helm", "get", f"pod/{pod_of(kube, 'by-helm')}", "-o", "jsonpath={.status.podIP}")
+    address = kube.kubectl(*where)
+    tested = kube.run("bash", "-c", f"{helm} test kafka-discovery -n by-helm --timeout 60s 2>&1 || true")
+    assert "kafka-discovery-test failed" in tested, f"the node has no DNS: {tested}"
+    assert "kafka-discovery.by-helm" in kube.kubectl("-n", "by-helm", "logs", "kafka-discovery-test")
+    only = ("--show-only", "templates/tests/status.yaml")
+    pod = yaml.safe_load(kube.run(helm, "template", "kafka-discovery", chart, "-n", "by-helm", *only))
+    pod["metadata"]["name"] = "another"
+    pod["spec"]["hostAliases"] = [{"ip": address, "hostnames": ["kafka-discovery.by-helm"]}]
+    kube.kubectl("-n", "by-helm", "apply", "--validate=strict", "-f", "-", text=yaml.safe_dump(pod))
+    phase = ("-n", "by-helm", "get", "pod/another", "-o", "jsonpath={.status.phase}")
+    eventually(lambda: kube.kubectl(*phase) == "Failed", 120, "an answer, which without Kafka is no view")
+    assert "no broker answered within" in kube.kubectl("-n", "by-helm", "logs", "another")
+    kube.kubectl("-n", "by-helm", "delete", "pod", "another", "kafka-discovery-test")
     kube.run(helm, "uninstall", "kafka-discovery", "-n", "by-helm")
     eventually(lambda: not kube.kubectl("-n", "by-helm", "get", "pods", "-o", "name"), 60, "the end of the pod")

@@ -46,9 +46,11 @@ class Api:
         """Answer for this service."""
         self._service = service
 
-    @route("GET", "/v1/clusters", models.Clusters)
+    @route("GET", "/v1/clusters", models.Clusters, 503)
     async def clusters(self, _: Call) -> Response:
         """List the followed clusters and how they are doing."""
+        if not self._service.hubs:
+            self._service.check_started()
         return answer({"clusters": [self._status(hub) for hub in self._service.hubs.values()]})
 
     @route("GET", f"{_C}/snapshot", models.Snapshot, 304, 503)
@@ -104,9 +106,9 @@ class Api:
     async def topic(self, call: Call) -> Response:
         """Return one topic: partitions, leaders, offsets, which are parked and why."""
         hub, shown = await self._fresh(call)
-        document = topic_document(hub.cluster, shown, TopicName(call.path("topic")))
+        document = topic_document(hub.cluster, _answered(shown), TopicName(call.path("topic")))
         if document is None:
-            raise ApiError(404, f"topic {call.path('topic')[:100]!r} is not known in this cluster, or not followed")
+            raise _unknown(call.path("topic"))
         return answer(document, headers=freshness(shown.view))
 
     @route("GET", f"{_C}/status", models.Status, 503)
@@ -149,9 +151,11 @@ class Api:
     async def group(self, call: Call, query: models.GroupQuery) -> Response:
         """Return a group's committed offsets on the followed partitions."""
         hub = self._service.hub(call.cluster)
-        shown, feed = _started(hub.shown()), _started(hub.cluster.feed)
+        shown, feed = _answered(_started(hub.shown())), _started(hub.cluster.feed)
         interest, _ = _interest(query.topics, None)
         partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
+        if interest is not None and (unknown := set(interest.topics) - {tp.topic for tp in partitions}):
+            raise _unknown(min(unknown))  # without an offset it would count as never committed
         group = call.path("group")
         reported = await self._ask(hub, lambda: feed.committed(group, partitions, timeout_seconds=query.timeout))
         return answer({"group": group, "offsets": nested(reported)})
@@ -184,9 +188,17 @@ class Api:
         lists[f"this service (bootstrap_servers of {hub.cluster.name})"] = hub.cluster.settings.bootstrap_servers
         facts = await self._ask(hub, lambda: feed.survey(leaving, timeout_seconds=query.timeout, lists=lists))
         wait_seconds = self._service.settings.silence_seconds + hub.cluster.began_at - now
-        if wait_seconds > 0 and not (query.verify or query.assume_no_other_clients):
-            doubt = f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
-            facts = replace(facts, doubts=(*facts.doubts, doubt))
+        doubts: list[str] = []
+        if wait_seconds > 0:
+            doubts += [
+                f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
+            ]
+        if hub.cluster.reported.are_lost(self._service.clock.wall()):
+            doubts += [
+                "lists reported in the last seven days could not be read: of a job that is down none may be known."
+            ]
+        if doubts and not (query.verify or query.assume_no_other_clients):
+            facts = replace(facts, doubts=(*facts.doubts, *doubts))
         facts = replace(facts, clients_known=clients_known)
         found = verify(facts, leaving) if query.verify else judge(facts, leaving, temporary=query.temporary)
         return answer(removal_document(found, facts, temporary=query.temporary, verified=query.verify))
@@ -225,9 +237,10 @@ class Api:
         shown = hub.shown()
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
-    @route("DELETE", "/v1/consumers/{id}")
+    @route("DELETE", "/v1/consumers/{id}", None, 503)
     async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
         """Forget a consumer that unregisters, and its list where it cannot come back: no instance, or no other name."""
+        self._service.check_started()
         self._service.registry.drop(call.path("id"), query.instance)
         # Each query unregisters at its end, by its instance; what an operator makes us forget is a change.
         log = _log.warning if query.instance is None else _log.info
@@ -346,3 +359,14 @@ def _started(found: _T | None) -> _T:
     if found is None:
         raise ApiError(503, "the loop was not started yet; try again")
     return found
+
+
+def _answered(shown: Shown) -> Shown:
+    """Return what is shown once it is a view: before, nobody knows what there is."""
+    if not shown.view.generation:
+        raise ApiError(503, f"no broker has answered yet: {shown.view.sentence}")
+    return shown
+
+
+def _unknown(topic: str) -> ApiError:
+    return ApiError(404, f"topic {topic[:100]!r} is not known in this cluster, or not followed")

@@ -100,10 +100,11 @@ class Place:
         from discovery.spark.source.cuts.ledger_kafka import KafkaLedger  # noqa: PLC0415
 
         brokers = parse_bootstrap_servers(self.bootstrap or "", option="--bootstrap")
+        connection = client_options(self.client_options).connection
         return KafkaLedger(
             TopicName(self.topic or CUT_LEDGER_TOPIC),
             self.source_id,
-            properties=client_options(self.client_options).connection,
+            properties=lambda: connection,
             brokers=lambda: brokers,
             timeout_seconds=self.timeout_seconds,
         )

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pyspark.sql import Column, DataFrame
 
 from discovery.core.errors import ConfigError
-from discovery.core.model import BrokerAddress, TopicName
+from discovery.core.model import TopicName
 from discovery.kafka.topics import TopicAdmin
-from discovery.kafka.transactions import Access
 from discovery.spark.sink.columns import LANE
 from discovery.spark.sink.options import BY_OFFSET, FOREACH_BATCH, parse_options
 from discovery.spark.sink.pipeline import KEEP, SOURCE_OFFSET, SOURCE_PARTITION
@@ -118,9 +117,6 @@ def exactly_once_by_offset(
         raise ConfigError("topic: required; a pipeline has one target")
     restore_offsets(prepare(parsed))
 
-    def living() -> tuple[BrokerAddress, ...]:
-        return prepare(parsed).brokers
-
     def write(batch: DataFrame, batch_id: int) -> None:
         if batch_id == 0:
             refuse_unrecorded(prepare(parsed))
@@ -129,7 +125,7 @@ def exactly_once_by_offset(
         laned = with_lanes(chosen, SOURCE_PARTITION, lanes=parsed.lanes)
         ordered = laned.sortWithinPartitions(SOURCE_PARTITION, SOURCE_OFFSET)
         # Asked for each batch: offsets of a topic that was recreated must not be taken for the old one's.
-        topic_id = TopicAdmin(Access(parsed.client.connection, living())).topic_id(TopicName(source_topic))
+        topic_id = TopicAdmin(prepare(parsed).access).topic_id(TopicName(source_topic))
         write_batch(ordered, batch_id, {**options, BY_OFFSET: f"{source_topic} {topic_id}"})
 
     return stoppable(write)

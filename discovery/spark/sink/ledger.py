@@ -33,14 +33,14 @@ class SinkLedger:
             stable: Wait for transactions that are open; False only to look, never to decide.
         """
         options = plan.options
-        self._options, self._access = options, plan.access
+        self._options, self.access = options, plan.access
         self._markers = GroupNotes(
-            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
+            self.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=stable
         )
         self._glanced = GroupNotes(
-            plan.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=False
+            self.access, group=marker_group(options.sink_id), topic=options.marker_topic, stable=False
         )
-        self._control = GroupNotes(plan.access, group=control_group(options.sink_id), topic=options.marker_topic)
+        self._control = GroupNotes(self.access, group=control_group(options.sink_id), topic=options.marker_topic)
 
     def connect(self) -> "SinkLedger":
         """Begin to connect for everything at once; returns at once.
@@ -156,7 +156,7 @@ class SinkLedger:
         """
         sink_id = self._options.sink_id
         return last_values(
-            self._access,
+            self.access,
             self._options.marker_topic,
             lambda key: key == sink_id or key.startswith(f"{sink_id}/"),
             group=self._options.group,
@@ -175,8 +175,9 @@ def kept_ledger(plan: SinkPlan) -> Iterator[SinkLedger]:
     Runs: workers, and the process that confirms batches; connects in the background.
     """
     options = plan.options
-    connection = tuple(sorted(options.client.connection.items()))
-    key = (options.sink_id, options.marker_topic, options.bootstrap, options.cluster_id, connection)
+    key = (options.sink_id, options.marker_topic, options.bootstrap, options.cluster_id)
+    if key in _kept and _kept[key].access.connection != plan.access.connection:
+        del _kept[key]  # a renewed key, authority or password
     if key not in _kept:
         while len(_kept) >= _MOST_KEPT:
             del _kept[next(iter(_kept))]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from discovery.config.client.opened_stores import fresh
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.spark.sink.lanes import RETENTION_SECONDS
 from discovery.spark.sink.options import SinkOptions
@@ -28,11 +29,11 @@ class SinkPlan:
 
     @property
     def access(self) -> "Access":
-        """How the brokers are reached."""
+        """How a client that is about to be made reaches the brokers; see `opened_stores.fresh`."""
         # Planning a batch needs no client of Kafka's; who connects imports it.
         from discovery.kafka.transactions import Access  # noqa: PLC0415
 
-        return Access(self.options.client.connection, self.brokers)
+        return Access(fresh(self.options.client).connection, self.brokers)
 
     def largest(self, topic: str) -> int:
         """Return the most bytes a record of this topic may have."""

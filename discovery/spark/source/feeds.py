@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
+from discovery.config.client.opened_stores import fresh
 from discovery.config.client.timeouts import raised
 from discovery.config.clock import SystemClock
 from discovery.config.logs import configure_logging
@@ -226,7 +227,7 @@ def _kafka_ledger(
     return KafkaLedger(
         topic,
         source_id,
-        properties=options.client.connection,
+        properties=lambda: fresh(options.client).connection,
         brokers=lambda: feed.view().bootstrap or options.bootstrap,
         open_timeout_seconds=open_timeout_seconds,
     )

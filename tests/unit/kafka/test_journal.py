@@ -16,7 +16,7 @@ def test_given_brokers_that_refuse_when_all_entries_are_looked_at_then_it_is_an_
     def refuse(*_: Any) -> Any:
         raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
-    journal = Journal(TopicName("cuts"), "dau", properties={}, brokers=lambda: (BrokerAddress("b", 1),))
+    journal = Journal(TopicName("cuts"), "dau", properties=dict, brokers=lambda: (BrokerAddress("b", 1),))
     monkeypatch.setattr(journal, "_known", refuse)
     with pytest.raises(StateError, match=r"^cutLedger: topic cuts cannot be read: "):
         journal.look_all()

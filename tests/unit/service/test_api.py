@@ -16,6 +16,7 @@ from openapi_spec_validator import validate
 from discovery.config.clock import SystemClock
 from discovery.config.logs import set_level
 from discovery.config.provenance import Effective
+from discovery.core.model import TopicName, TopicPartition
 from discovery.service import consumers
 from discovery.service.app import api_app
 from discovery.service.events import Timeline
@@ -346,24 +347,50 @@ def test_given_events_still_being_read_when_asked_then_the_caller_comes_back(
             maker=maker_over(FakeNetwork()),
         )
         await service.open()
-        starting = asyncio.ensure_future(service.start())
         web = httpx.ASGITransport(api_app(service))
+        starting = None
         try:
             async with httpx.AsyncClient(transport=web, base_url="http://localhost") as api:
+                assert described(await api.get("/v1/clusters")).status_code == 503, "not: none is followed"
+                starting = asyncio.ensure_future(service.start())
                 while "main" not in service.hubs:  # noqa: ASYNC110 - nothing tells of it
                     await asyncio.sleep(0)
                 report = {"bootstrap_servers": ["b1:9092"]}
                 early = [await api.get(f"{C}/events"), await api.put("/v1/consumers/q", json=report)]
-                assert [described(one).status_code for one in early] == [503, 503]
+                early += [await api.delete("/v1/consumers/q")]  # its list would be read afterwards
+                assert [described(one).status_code for one in early] == [503, 503, 503]
                 asked.set()
                 await starting
                 assert described(await api.get(f"{C}/events")).status_code == 200
         finally:
             asked.set()
-            await starting
+            if starting is not None:
+                await starting
             await service.stop(5)
 
     monkeypatch.setattr(Timeline, "open", slowly)
+    asyncio.run(main())
+
+
+def test_given_no_view_yet_when_asked_for_a_topic_or_a_groups_offsets_then_the_caller_comes_back(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        cluster = FakeCluster(FakeNetwork())
+        cluster.create_topic("t", 1)
+        cluster.committed["g", TopicPartition(TopicName("t"), 0)] = 7
+        for broker in (1, 2, 3):
+            cluster.silence(broker)
+        made = settings_of({"main": "cluster-a-b1:9092"}, tmp_path)
+        async with asyncio.timeout(30), running(cluster.network, made) as one:
+            early = asyncio.ensure_future(get(one, f"{C}/groups/g?topics=t"))
+            assert (await get(one, f"{C}/topics/t")).status_code == 503, "not: it does not exist"
+            cluster.revive(1)
+            await until(one, lambda d: d["partitions"])
+            assert (await early).status_code == 503, "not: nothing is committed"
+            assert (await get(one, f"{C}/groups/g?topics=t")).json()["offsets"] == {"t": {"0": 7}}
+            assert (await get(one, f"{C}/groups/g?topics=t,new")).status_code == 404
+
     asyncio.run(main())
 
 

@@ -61,8 +61,18 @@ def test_given_a_job_that_is_down_when_asked_after_a_restart_then_its_list_count
         described(await one.api.delete("/v1/consumers/down"))
         assert (await get(one, f"{R}?brokers=9")).json()["verdict"] == "unknown", "nobody's list is known any more"
 
+    async def unread(one: Running, cluster: FakeCluster) -> None:
+        cluster.add_broker(9)
+        one.service.hub("main").cluster.began_at = float("-inf")
+        seen = (await get(one, f"{R}?brokers=9&lists=x%3Dcluster-a-b1:9092,cluster-a-b2:9092")).json()
+        assert seen["verdict"] == "unknown"
+        assert any("could not be read" in finding["sentence"] for finding in seen["findings"])
+
     play(tmp_path, report)
     play(tmp_path, story)
+    (kept,) = (tmp_path / "service/lists").iterdir()
+    kept.write_text("{")
+    play(tmp_path, unread)
 
 
 def test_given_a_service_that_has_just_begun_when_asked_then_it_is_unknown_unless_it_is_confirmed(

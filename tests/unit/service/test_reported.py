@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 def opened(path: Path) -> ReportedLists:
     made = ReportedLists()
-    made.open(path)
+    made.open(path, wall=DAY)
     return made
 
 
@@ -27,6 +27,7 @@ def test_given_lists_when_the_service_restarts_then_they_are_known_for_days(tmp_
     first.forget("unknown")
     first.save()
     again = opened(tmp_path / "lists" / "main.json")
+    assert not again.are_lost(DAY)
     assert again.lists(3 * DAY) == {"dau": (A, B), "visits": (B,)}
     assert again.lists(8.5 * DAY) == {"visits": (B,)}
     assert again.lists(10 * DAY) == {}
@@ -66,16 +67,18 @@ def test_given_more_than_is_kept_when_noted_then_those_of_longest_ago_go(monkeyp
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"lists": {"a": {"servers": "", "wall": 1}}}', b"\xff"])
-def test_given_a_damaged_file_when_opened_then_it_counts_as_none_and_is_replaced(
+def test_given_a_damaged_file_when_opened_then_it_counts_as_none_is_replaced_and_remembered_as_lost(
     tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "main.json"
     path.write_bytes(content)
     lists = opened(path)
     assert lists.lists(0.0) == {}
-    lists.note("dau", [A], wall=1.0)
+    lists.note("dau", [A], wall=DAY)
     lists.save()
-    assert opened(path).lists(1.0) == {"dau": (A,)}
+    again = opened(path)
+    assert again.lists(DAY) == {"dau": (A,)}
+    assert [again.are_lost(days * DAY) for days in (1, 7.9, 8.1)] == [True, True, False]
 
 
 def test_given_a_folder_that_takes_nothing_when_noted_then_memory_has_it_and_the_next_write_both(
@@ -83,7 +86,7 @@ def test_given_a_folder_that_takes_nothing_when_noted_then_memory_has_it_and_the
 ) -> None:
     (tmp_path / "lists").write_text("in the way")
     lists = ReportedLists()
-    lists.open(tmp_path / "lists" / "main.json")
+    lists.open(tmp_path / "lists" / "main.json", wall=0.0)
     lists.note("dau", [A], wall=1.0)
     lists.save()
     assert lists.lists(1.0) == {"dau": (A,)}

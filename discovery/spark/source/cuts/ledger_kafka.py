@@ -21,7 +21,7 @@ class KafkaLedger:
         topic: TopicName,
         source_id: str,
         *,
-        properties: Mapping[str, Any],
+        properties: Callable[[], Mapping[str, Any]],
         brokers: Callable[[], Sequence[BrokerAddress]],
         timeout_seconds: float = 30.0,
         open_timeout_seconds: float | None = None,
