@@ -406,7 +406,7 @@ def test_given_a_database_when_a_task_fails_by_what_it_reads_then_that_error_end
 def test_given_a_database_that_refuses_when_counted_then_one_line_names_it(run: Run, postgres: Postgres) -> None:
     postgres.rows("CREATE TABLE kafka_discovery_batches (a INT)")
     run.put([event("a")])
-    refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "query_id" does not exist'
+    refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "job" does not exist'
     assert refused(run, run.into(database(postgres)), StateError) == refusal
 
 
