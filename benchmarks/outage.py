@@ -74,7 +74,7 @@ def _round(cluster: LocalKafka, query: Watched, plain: Plain, number: int) -> di
     cluster.kill(list(_BROKERS))
     time.sleep(_DOWN_SECONDS)
     query.poll()
-    ends = dict(plain.ends)
+    ends = {p: max(plain.ends.get(p, 0), query.offset("t", p)) for p in range(len(_BROKERS))}
     plain.since.clear()
     cluster.restart(list(_BROKERS))
 

@@ -73,8 +73,9 @@ def count(records: DataFrame, options: DauOptions) -> StreamingQuery:
 
     Raises:
         ConfigError: an option of the sink is wrong.
+        KafkaUnreachableError: `--output kafka`, and nobody answers within `startupTimeout`.
 
-    Runs: driver, once; returns when the query is planned.
+    Runs: driver, once; returns when the query is planned, with `--output kafka` once brokers have answered.
     """
     job, clock = options.job, options.clock
     counted = group(classify(records, clock), clock, time_zone=options.time_zone)

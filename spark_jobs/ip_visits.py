@@ -120,8 +120,9 @@ def start_query(session: SparkSession, options: VisitsOptions) -> StreamingQuery
 
     Raises:
         ConfigError: an option of the sink is wrong.
+        KafkaUnreachableError: `--output kafka`, and nobody answers within `startupTimeout`.
 
-    Runs: driver, once; returns when the query is planned.
+    Runs: driver, once; returns when the query is planned, with `--output kafka` once brokers have answered.
     """
     job = options.job
     write = writer_of(job.output, results(), job="ip_visits", checkpoint=job.checkpoint)

@@ -98,9 +98,10 @@ class JdbcWriter:
         for column in texts:
             if sql.merges(name, column):
                 raise ConfigError(
-                    f"--output: {self._output} takes texts that differ in case, an accent or a space at the end for "
-                    f"the same in {column} of {name}, so that rows of two keys become one; create the table again with "
-                    "a binary collation that pads nothing (MariaDB: utf8mb4_nopad_bin, MySQL: utf8mb4_0900_bin)"
+                    f"--output: {self._output} takes texts that differ in case or in a space at the end for the same "
+                    f"in {column} of {name}, so that rows of two keys become one; convert the table (ALTER TABLE, its "
+                    "rows stay) to a binary collation that pads nothing (MariaDB: utf8mb4_nopad_bin, MySQL: "
+                    "utf8mb4_0900_bin), a column of type CHAR to TEXT or VARCHAR"
                 )
 
     @contextmanager
@@ -176,7 +177,7 @@ class _Sql:
     def merges(self, table: str, column: str) -> bool:
         """Ask whether other texts equal `a` there, in an expression that has the column's collation."""
         none = f"(SELECT MAX({self.names([column])}) AS k FROM {table} WHERE 1 = 0) probe"
-        asked = f"SELECT COUNT(*) FROM {none} WHERE COALESCE(k, 'a') IN ('A', 'a ', 'á')"
+        asked = f"SELECT COUNT(*) FROM {none} WHERE COALESCE(k, 'a') IN ('A', 'a ')"
         rows = self._connection.prepareStatement(asked).executeQuery()
         return bool(rows.next() and rows.getLong(1))
 
