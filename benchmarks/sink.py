@@ -276,7 +276,8 @@ def _latency_lines(result: Result) -> Iterator[str]:
             reported = f"**{ours / native:.2f}**, {ours - native:+.0f} ms"
             reported += f", goal <= {_MOST_RATIO}" if kind == "nothing" else ""
             if EMPTY in found:
-                reported += f"; {ours - found[EMPTY]['p50']:+.0f} ms beside a Python sink that does nothing"
+                empty = found[EMPTY]["p50"]
+                reported += f"; {ours - empty:+.0f} ms beside a Python sink that does nothing ({empty / native:.2f})"
             slots = _slots(result["small"])
             yield f"| {words}{slots}, whole trigger, p50 | {ours:.0f} ms | {native:.0f} ms | {reported} |"
     if found := result.get("visible"):
@@ -308,9 +309,11 @@ NOTES = (
     "What a small batch pays for, in a profile: a lane looks at its marker (5-30 ms), makes a producer and initialises",
     "it (40 ms; half a second in every second to fourth task before",
     "[decision 31](../decisions/0031-what-the-sink-asks-and-what-it-leaves.md)), reads two notes (5 ms), writes,",
-    "adds the marker and commits (15-80 ms); four lanes in two slots come in two turns, 0.1 s of Spark's apart; the",
-    "process that confirms the batch reads and writes the control record (50-100 ms while it opened connections for",
-    "each batch; now they stay open). One lane and a longer trigger are cheaper. This sink has no at-least-once mode.",
+    "adds the marker and commits (15-80 ms); the process that confirms the",
+    "batch reads and writes the control record (50-100 ms while it opened connections for each batch; now they stay",
+    "open). A Python sink that does nothing takes longer than the goals of a small batch allow",
+    "([decision 53](../decisions/0053-what-a-python-sink-costs-by-itself.md)). One lane and a longer trigger are",
+    "cheaper. This sink has no at-least-once mode.",
 )
 CASES: dict[str, Callable[[LocalKafka, SparkSession], Result]] = {
     **{name: partial(throughput, name) for name in LOADS},
