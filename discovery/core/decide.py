@@ -51,7 +51,7 @@ from discovery.core.quarantine import awaited, judged, revived
 from discovery.core.questions import Agenda, AskOffsets, Call, LeaderKey, Vet, Wanted, partitions_by_leader
 from discovery.core.sentence import describe
 from discovery.core.shrink import brake
-from discovery.core.state import AddressState, State, initial_state, leading_addresses, without_id
+from discovery.core.state import AddressState, State, initial_state, without_id
 from discovery.core.topics import merge_topics
 from discovery.core.verdict import conclude
 
@@ -469,15 +469,15 @@ def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
         return
     new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
     held = old.topics if old else {}
-    leading = leading_addresses(new)
+    led_before = turn.state.leading
     turn.state = replace(
         turn.state,
         snapshot=new,
-        addresses=awaited(turn.state.addresses, leading - turn.state.leading),
-        leading=leading,
         leaders=partitions_by_leader(new, turn.state.interest),
         without_id=without_id(new, turn.state.topic_ids),
     )
+    addresses = awaited(turn.state.addresses, turn.state.leading - led_before)
+    turn.state = replace(turn.state, addresses=addresses)
     turn.agenda.forget_leaders(turn.state.leaders)
     for topic in recreated_topics(old, new):
         _forget_topic(turn, topic)

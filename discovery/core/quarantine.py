@@ -108,20 +108,18 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     """
     seldom_seconds = max(policy.interval_seconds, policy.idle_interval_seconds)
     alive = sum(known.alive for known in state.addresses.values())
-    panic = alive < _ENOUGH_ALIVE
+    panic, leading = alive < _ENOUGH_ALIVE, state.leading
     rest_seconds = policy.interval_seconds if alive else min(policy.interval_seconds, policy.topics_interval_seconds)
     full: list[BrokerAddress] = []
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():
         if known.asked_at is None:
             full.append(address)
-        elif _rests(known, released=panic or address in state.leading, seconds=rest_seconds, now=now):
+        elif _rests(known, released=panic or address in leading, seconds=rest_seconds, now=now):
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
-        elif now - known.asked_at >= (
-            seldom_seconds if idle or address not in state.leading else policy.interval_seconds
-        ):
+        elif now - known.asked_at >= (seldom_seconds if idle or address not in leading else policy.interval_seconds):
             connect.append(address)
     return Due(full=tuple(full), connect=tuple(connect))
 

@@ -114,8 +114,6 @@ class State:
     """Number of the present client, 0: none yet. An answer obtained through an older one is not trusted."""
     save_again_at: float | None = None
     """When the snapshot is to be written again, after a failure."""
-    leading: frozenset[BrokerAddress] = frozenset()
-    """Where the leaders of followed partitions listen: asked every cycle, for their return is awaited."""
     loop_state: LoopState = LoopState.COLD
     fatal: str | None = None
 
@@ -125,6 +123,12 @@ class State:
         alive = [address for address, known in self.addresses.items() if known.alive]
         listed = {b.address for b in self.snapshot.brokers} if self.snapshot else set()
         return tuple(sorted(alive, key=lambda a: (a not in listed, str(a))))
+
+    @property
+    def leading(self) -> frozenset[BrokerAddress]:
+        """Return where the leaders of followed partitions listen: asked every cycle, for their return is awaited."""
+        brokers = self.snapshot.brokers if self.snapshot else ()
+        return frozenset(broker.address for broker in brokers if broker.broker_id in self.leaders)
 
     def with_address(self, address: BrokerAddress, known: AddressState) -> "State":
         """Return this state with one address changed."""
@@ -171,18 +175,8 @@ def initial_state(
         snapshot=snapshot,
         without_id=without_id(snapshot, {}),
         leaders=partitions_by_leader(snapshot, interest),
-        leading=leading_addresses(snapshot) if snapshot else frozenset(),
         loop_state=LoopState.FAILSAFE if snapshot else LoopState.COLD,
     )
-
-
-def leading_addresses(snapshot: Snapshot) -> frozenset[BrokerAddress]:
-    """Return where the leaders of a snapshot are.
-
-    Runs: anywhere (pure); O(partitions).
-    """
-    leaders = {partition.leader_id for topic in snapshot.topics.values() for partition in topic.partitions}
-    return frozenset(broker.address for broker in snapshot.brokers if broker.broker_id in leaders)
 
 
 def without_id(snapshot: Snapshot | None, topic_ids: Mapping[TopicName, TopicId]) -> frozenset[TopicName]:

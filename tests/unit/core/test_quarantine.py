@@ -1,11 +1,17 @@
 """Who is asked in a cycle, and who is left alone for how long."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
+    BrokerId,
+    PartitionMetadata,
+    TopicName,
+    TopicPartition,
     Verdict,
 )
 from discovery.core.quarantine import due, revived
@@ -72,6 +78,17 @@ def test_given_a_restart_when_the_first_answer_changes_nothing_then_a_dead_leade
     for _ in range(8):
         state = run(state, dead(4)).state
     assert address(4) in due(state, policy=POLICY, now=1.0).full
+
+
+def test_given_partitions_that_nobody_follows_when_their_leader_is_dead_then_it_rests() -> None:
+    interest = Interest(assigned=(TopicPartition(TopicName("t"), 0),))
+    led = tuple(PartitionMetadata(partition=p, leader_id=BrokerId(leader)) for p, leader in enumerate((1, 4)))
+    state = initial_state([address(n) for n in (1, 2, 3, 4)], interest=interest)
+    state = run(state, *(alive(n, 1, 2, 3, 4) for n in (1, 2, 3, 4))).state
+    state = run(state, answer(1, 2, 3, 4, topics=(replace(topic(), partitions=led),))).state
+    for _ in range(8):
+        state = run(state, dead(4)).state
+    assert address(4) not in due(state, policy=POLICY, now=1.0).full
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.SILENT])
