@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from discovery.config.clock import SystemClock
 from discovery.config.logs import event_log
 from discovery.core.clock import Clock
-from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, WireError
+from discovery.core.errors import BUG_PHRASE, DiscoveryError, KafkaUnreachableError, StateError, WireError
 from discovery.core.interest import Interest
 from discovery.core.model import BrokerAddress, ClusterId, Generation, TopicPartition
 from discovery.feed.base import FeedView, SourceFeed, cold_view
@@ -313,8 +313,8 @@ class SidecarFeed:
         """Return the embedded loop, begun where it was not.
 
         Raises:
-            StateError: its state is held by another process.
-            KafkaUnreachableError: this feed was stopped.
+            KafkaUnreachableError: this feed was stopped, or the loop cannot start: its state is held by another
+                process, the disk is full.
         """
         with self._lock:
             self._refuse_after_stop()
@@ -323,7 +323,12 @@ class SidecarFeed:
                 self._embedded = self._make_embedded_loop(tuple(learned))
                 _log.warning("embedded_loop_begins", service=self._client.url, bootstrap=[str(a) for a in learned])
             own = self._embedded
-        own.start()
+        try:
+            own.start()
+        except (StateError, OSError) as error:
+            raise KafkaUnreachableError(
+                f"{self._client.url} does not help, and no embedded loop can start in its place: {error}"
+            ) from error
         if self._stopping.is_set():  # `stop` may have come before there was anything to stop
             own.stop()
             self._refuse_after_stop()

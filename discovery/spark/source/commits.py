@@ -9,6 +9,7 @@ first of all after a restart, which mends what a killed driver did not commit.
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from discovery.core.clock import Clock
@@ -57,8 +58,10 @@ class Committer:
             self._wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
             self._changed.notify_all()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kafka-discovery commit", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="kafka-discovery commit", daemon=True)
+                with suppress(RuntimeError):  # no thread can be started now: the next batch tries again
+                    thread.start()
+                    self._thread = thread
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything is committed; tell whether it is. For a query that is about to end."""

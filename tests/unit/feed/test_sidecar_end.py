@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from discovery.core.errors import ConfigError, KafkaUnreachableError
+from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
 from discovery.core.model import TopicName, parse_bootstrap_servers
 from discovery.feed.base import Interest
 from discovery.feed.leading import Limits
@@ -75,6 +75,22 @@ def test_given_a_stopped_reader_when_asked_then_no_new_loop_begins_and_no_thread
     assert len(made) == count
     assert all(loop.stopped for loop in made)
     assert not [thread for thread in feed._threads if thread.is_alive()]
+
+
+@pytest.mark.parametrize("error", [StateError("sourceId 'q' is in use"), OSError(28, "No space left on device")])
+def test_given_an_embedded_loop_that_cannot_start_when_asked_then_it_is_as_if_nobody_had_answered(
+    error: Exception,
+) -> None:
+    class Refused(ScriptedFeed):
+        def start(self) -> None:
+            raise error
+
+    with refused_port() as nobody:
+        feed = feed_of(nobody, lambda _: Refused())
+        for ask in (lambda: feed.refresh(1.0), lambda: feed.commit_offsets("g", {}, timeout_seconds=1.0)):
+            with pytest.raises(KafkaUnreachableError, match=f"no embedded loop can start in its place: .*{error.args[-1]}"):
+                ask()
+        feed.stop()
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.5:9463", "http://service.example:9463", "http://[2001:db8::1]:9463"])

@@ -1,6 +1,7 @@
 """A question about cut partitions, asked beside planning on a real thread."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -68,3 +69,17 @@ def test_given_a_feed_that_cannot_go_on_when_asked_then_the_next_look_says_so() 
     confirmation.ask(CUT, 1.0)
     with pytest.raises(StateError, match="another process"):
         eventually(lambda: confirmation.seen(CUT, VIEW) is not None, 10)
+
+
+def test_given_a_process_without_threads_when_asked_then_a_later_look_asks_again() -> None:
+    def aside(work: Callable[[], None]) -> None:
+        if not is_full.pop():
+            return work()
+        raise RuntimeError("can't start new thread")
+
+    is_full = [False, True]
+    confirmation = Confirmation(lambda _: ANSWER, aside)
+    confirmation.ask(CUT, 1.0)
+    assert confirmation.seen(CUT, VIEW) is None
+    confirmation.ask(CUT, 1.0)
+    assert confirmation.seen(CUT, VIEW) is not None

@@ -54,7 +54,10 @@ class Confirmation:
             finally:
                 self._is_busy = False
 
-        self._aside(work)
+        try:
+            self._aside(work)
+        except RuntimeError:
+            self._is_busy = False  # no thread can be started now; whoever still needs it asks again
 
     def seen(self, cut_ends: Offsets, view: FeedView) -> FeedView | None:
         """Return the view with what was answered about these partitions, once; None: nothing was, yet.
