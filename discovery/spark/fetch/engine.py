@@ -33,6 +33,7 @@ def client_factory(engine: str) -> ClientFactory:
     return PythonClient
 
 
+@cache
 def not_installed() -> str | None:
     """Name a package that the fast engine needs and that is not here; both come with the extra `spark`.
 

@@ -179,7 +179,7 @@ class Planner:
         self.batch_since, self.batch = None, ()
         if self._first is not None:
             self._refuse_start = None  # nothing was read; a first batch that is replayed comes to `tasks` alone
-        elif is_living(self.feed.view()):
+        elif self._refuse_start is not None and is_living(self.feed.view()):
             self._check_start(self._parse(start))
         if self.cuts is not None:
             self.cuts.batch_is_over()
