@@ -19,7 +19,7 @@ from discovery.core.model import LoopState
 from discovery.core.state import State
 from discovery.endpoint.metrics import EndpointCollector
 from discovery.feed.base import FeedView
-from discovery.service.api.documents import CONDITIONS, condition, consumer_document
+from discovery.service.api.documents import CONDITIONS, bad_addresses, condition, lags_of
 from discovery.service.cluster import Cluster
 from discovery.service.counting import BUCKETS_SECONDS, DISAGREEMENTS, OUTCOMES, Counts
 from discovery.service.service import Service
@@ -246,9 +246,9 @@ class _Scrape:
         now = self._service.clock.monotonic()
         living = self._service.registry.all(now, self._name)
         for consumer in living[: self._service.settings.metrics.consumers_max]:
-            said = consumer_document(consumer, self._view, now=now)
+            lags = lags_of(consumer, self._view)
             self._add("consumer_acked_generation", consumer.acked_generation, consumer.id)
-            self._add("consumer_lag_records", said["lag"], consumer.id)
+            self._add("consumer_lag_records", sum(lags.values()) if lags else None, consumer.id)
             self._add("consumer_fallback", bool(consumer.fallback), consumer.id)
             self._add("consumer_parked_partitions", len(consumer.parked), consumer.id)
-            self._add("consumer_bad_bootstrap_servers", len(said["bad_bootstrap_servers"]), consumer.id)
+            self._add("consumer_bad_bootstrap_servers", len(bad_addresses(consumer, self._view)), consumer.id)

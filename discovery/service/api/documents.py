@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from discovery.core.model import BrokerAddress, TopicMetadata, TopicName, Verdict
+from discovery.core.model import BrokerAddress, TopicMetadata, TopicName, TopicPartition, Verdict
 from discovery.core.state import AddressState
 from discovery.core.verdict import WRONG
 from discovery.feed.base import AddressReport, FeedView
@@ -120,13 +120,7 @@ def status_document(cluster: Cluster, shown: Shown | None, consumers: Sequence[C
 
 def consumer_document(consumer: Consumer, view: FeedView | None, *, now: float) -> dict[str, Any]:
     """Return a consumer with its lag, and the addresses in its own list that will not serve it."""
-    ends = view.partitions if view else {}
-    lags = {
-        str(tp): max(0, end - position)
-        for tp, position in consumer.positions.items()
-        if (one := ends.get(tp)) is not None
-        and (end := one.last_stable_offset if consumer.committed_only else one.high_watermark) is not None
-    }
+    lags = lags_of(consumer, view)
     return {
         "id": consumer.id,
         "instance": consumer.instance,
@@ -139,8 +133,19 @@ def consumer_document(consumer: Consumer, view: FeedView | None, *, now: float) 
         "bootstrap_servers": [str(address) for address in consumer.bootstrap_servers],
         "bad_bootstrap_servers": bad_addresses(consumer, view),
         "lag": sum(lags.values()) if lags else None,
-        "lags": lags,
+        "lags": {str(tp): lag for tp, lag in lags.items()},
         "parked": {str(tp): reason for tp, reason in consumer.parked.items()},
+    }
+
+
+def lags_of(consumer: Consumer, view: FeedView | None) -> dict[TopicPartition, int]:
+    """Return how many records a consumer is behind, by the partitions whose end is known; O(partitions)."""
+    ends = view.partitions if view else {}
+    return {
+        tp: max(0, end - position)
+        for tp, position in consumer.positions.items()
+        if (one := ends.get(tp)) is not None
+        and (end := one.last_stable_offset if consumer.committed_only else one.high_watermark) is not None
     }
 
 
