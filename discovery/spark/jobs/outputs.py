@@ -170,8 +170,10 @@ def writer_of(output: Output, results: Results, *, job: str, checkpoint: str) ->
 
     Raises:
         ConfigError: an option of the sink is wrong.
+        KafkaUnreachableError, TransactionError, SinkRefusedError: `--output kafka`, as `preflight.prepare`.
 
-    Runs: driver, once; the function once per micro-batch, blocking for the batch and its transactions.
+    Runs: driver, once, blocking for `startupTimeout` and two minutes at most; the function once per micro-batch,
+    blocking for the batch and its transactions.
     """
     shape = partial(tables_of, results=results)
     match output:

@@ -137,16 +137,22 @@ def ended(job: str, act: Callable[[], None]) -> int:
     try:
         act()
     except errors.DiscoveryError as error:
-        print(f"{job}: {error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        print(f"{job}: {_sentence(error)}", file=sys.stderr)  # noqa: T201 - a job's own output
         return error.exit_code
     except PySparkException as error:
         known = own_error(str(error))
-        print(f"{job}: the query failed: {known or error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        print(f"{job}: the query failed: {_sentence(known) if known else error}", file=sys.stderr)  # noqa: T201 - a job's own output
         return known.exit_code if known else 1
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 0
+
+
+def _sentence(error: errors.DiscoveryError) -> str:
+    """Add the class where it tells whether a restart helps: `kafka-discovery run` reads it."""
+    is_telling = isinstance(error, errors.TransactionError | errors.DataLossError)
+    return f"{error} ({type(error).__name__})" if is_telling else str(error)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -407,6 +413,5 @@ def own_error(text: str) -> errors.DiscoveryError | None:
         return None
     name, message = found[-1]
     kind = getattr(errors, name, errors.DiscoveryError)
-    known: errors.DiscoveryError = errors.DiscoveryError(message)
-    known.exit_code = getattr(kind, "exit_code", 1)  # type: ignore[misc]
+    known: errors.DiscoveryError = errors.DiscoveryError(message) if kind is errors.GatewayError else kind(message)
     return known

@@ -88,7 +88,7 @@ def test_given_an_embedded_loop_that_cannot_start_when_asked_then_it_is_as_if_no
     with refused_port() as nobody:
         feed = feed_of(nobody, lambda _: Refused())
         for ask in (lambda: feed.refresh(1.0), lambda: feed.commit_offsets("g", {}, timeout_seconds=1.0)):
-            with pytest.raises(KafkaUnreachableError, match=f"no embedded loop can start in its place: .*{error.args[-1]}"):
+            with pytest.raises(KafkaUnreachableError, match=f"no embedded loop can start .*: .*{error.args[-1]}"):
                 ask()
         feed.stop()
 

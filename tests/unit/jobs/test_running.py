@@ -7,12 +7,20 @@ from typing import Any
 
 import httpx
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from discovery.config.java import java_command
-from discovery.core.errors import ConfigError
+from discovery.core.errors import (
+    ConfigError,
+    DataLossError,
+    DiscoveryError,
+    TransactionRefusedError,
+    TransactionTimeoutError,
+)
 from discovery.core.model import BrokerAddress
 from discovery.spark.jobs.running import StoppedError, await_end, ended, make_session, metrics_server, until_stopped
 from discovery.spark.launch.queries import TOO_SLOW
+from discovery.spark.supervise.classify import Failure, classify
 from tests.support.ports import bound_socket, free_port
 
 
@@ -67,6 +75,29 @@ def test_given_no_java_or_an_old_one_when_a_job_starts_then_one_line_says_so(
     assert ended("dau", lambda: _session(tmp_path)) == 2
     printed = capfd.readouterr().err
     assert said in printed
+    assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (TransactionTimeoutError("could not look for topic orders in time"), Failure.TRANSACTION),
+        (TransactionRefusedError("could not commit orders-0: Unknown topic"), Failure.CODE),
+        (DataLossError("offsets 3..7 of events-0"), Failure.DATA_LOSS),
+    ],
+)
+@pytest.mark.parametrize("place", ["start", "batch"])
+def test_given_an_error_of_ours_when_a_job_ends_with_it_then_its_line_tells_whether_a_restart_helps(
+    capfd: pytest.CaptureFixture[str], error: DiscoveryError, failure: Failure, place: str
+) -> None:
+    def act() -> None:
+        if place == "start":
+            raise error
+        raise StreamingQueryException(f"Traceback\ndiscovery.core.errors.{type(error).__name__}: {error}\nat Java")
+
+    assert ended("dau", act) == 1
+    printed = capfd.readouterr().err
+    assert classify(printed, exit_code=1).failure is failure
     assert len(printed.splitlines()) == 1
 
 
