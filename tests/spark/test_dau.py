@@ -406,7 +406,7 @@ def test_given_a_database_when_a_task_fails_by_what_it_reads_then_that_error_end
 def test_given_a_database_that_refuses_when_counted_then_one_line_names_it(run: Run, postgres: Postgres) -> None:
     postgres.rows("CREATE TABLE kafka_discovery_batches (a INT)")
     run.put([event("a")])
-    refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "job" does not exist'
+    refusal = f'--output: {database(postgres)} cannot be written: ERROR: column "query_id" does not exist'
     assert refused(run, run.into(database(postgres)), StateError) == refusal
 
 
@@ -414,7 +414,6 @@ KEYED = {
     "daily_users": "day TEXT, user_id TEXT COLLATE same, events BIGINT, checksum BIGINT, PRIMARY KEY (day, user_id)",
     "daily_users_staging": "day TEXT, user_id TEXT COLLATE same, events BIGINT, checksum BIGINT, attempt TEXT",
     "dead_letters": 'topic TEXT COLLATE same, partition INT, "offset" BIGINT, PRIMARY KEY (topic, partition, "offset")',
-    "kafka_discovery_batches": "job TEXT COLLATE same PRIMARY KEY, query_id TEXT, last_batch_id BIGINT",
 }
 
 
@@ -428,7 +427,7 @@ def test_given_a_key_without_regard_to_case_when_counted_then_its_table_is_named
     monkeypatch.setattr(JdbcWriter, "_stage", lambda _, table, attempt: staged.append(f"{table.name} {attempt}"))
     run.put([event("Alice"), event("alice"), b"{oops"])
     said = refused(run, run.into(database(postgres)), ConfigError)
-    column = {"dead_letters": "topic", "kafka_discovery_batches": "job"}.get(table, "user_id")
+    column = "topic" if table == "dead_letters" else "user_id"
     assert f"for the same in {column} of {table}, so" in said
     assert staged == []
 
@@ -438,13 +437,17 @@ def test_given_mariadb_when_counted_then_it_is_refused_until_made_as_the_page_sa
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/sink.md").read_text(encoding="utf-8")
     (made,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    collation = "COLLATE utf8mb4_nopad_bin"
     people = ["Alice", "alice", "alice ", "al\u00efce"]
     run.put([*map(event, people), b"{oops"])
     with running_mariadb() as server:
-        server.rows("CREATE DATABASE plain")
         options = {"driver": "org.mariadb.jdbc.Driver"}
+        server.rows(made.replace(f" {collation}", "").replace("results", "plain"))
         said = refused(run, run.into(JdbcOutput(url=server.url("plain"), options=options), "plain"), ConfigError)
-        assert "for the same in job of kafka_discovery_batches, so" in said
+        assert "for the same in day of daily_users, so" in said
+        server.rows(made.replace("day VARCHAR(10)", "day DATE").replace("results", "dated"))
+        run.count(run.into(JdbcOutput(url=server.url("dated"), options=options), "dated"))
+        assert len(server.rows("SELECT * FROM dated.daily_users")) == len(people)
         server.rows(made)
         into = run.into(JdbcOutput(url=server.url("results"), options=options))
         run.count(into)

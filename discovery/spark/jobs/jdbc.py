@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -24,6 +25,8 @@ from discovery.spark.jobs.tables import Held, Shape, Table, refuse_strangers
 SCHEME = "jdbc:"
 _STATE = "kafka_discovery_batches"
 _ATTEMPT = "attempt"
+_JAVA_SQL_DATE = 91
+"""`java.sql.Types.DATE`: two of our days are never the same date."""
 _SHOWN = re.compile(r"(jdbc:\w+:(?://)?)(?:[^?;]*@)?([^@?;=]*)(?:[?;][^@]*)?")
 """Kind and place, between `user:password@` and the options that follow `?` or `;`."""
 
@@ -51,6 +54,7 @@ class JdbcWriter:
         self._shape = shape
         self._job = job
         self._checkpoint = checkpoint
+        self._is_ready = False
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write the tables of this batch, or nothing of it.
@@ -68,15 +72,14 @@ class JdbcWriter:
         try:
             tables = self._shape(batch)
             with self._connection(session) as sql:
-                sql.run(_CREATE_STATE)
-                self._refuse_merging(sql, _STATE, ["job"])
+                if not self._is_ready:
+                    sql.run(_CREATE_STATE)
                 held = sql.held(self._job)
                 refuse_strangers(repr(self._output), self._checkpoint, held, query_id=query_id, batch_id=batch_id)
-                for table in tables:
+                for table in [] if self._is_ready else tables:
                     sql.create(table)
-                    texts = [name for name, kind in table.rows.dtypes if name in table.key and kind == "string"]
-                    for name in (table.name, _staging(table)):
-                        self._refuse_merging(sql, name, texts)
+                    self._refuse_merging(sql, table)
+                self._is_ready = True
             for table in tables:
                 self._stage(table, attempt)
             with self._connection(session) as sql:
@@ -93,15 +96,16 @@ class JdbcWriter:
         options = {**self._output.options, "url": self._output.url, "dbtable": _staging(table)}
         _staged(table, attempt).write.format("jdbc").options(**options).mode("append").save()
 
-    def _refuse_merging(self, sql: "_Sql", name: str, texts: Iterable[str]) -> None:
+    def _refuse_merging(self, sql: "_Sql", table: Table) -> None:
         """Refuse a table in which a row would replace another key's, or be left out as its double."""
-        for column in texts:
+        texts = [name for name, kind in table.rows.dtypes if name in table.key and kind == "string"]
+        for name, column in product((table.name, _staging(table)), texts):
             if sql.merges(name, column):
                 raise ConfigError(
                     f"--output: {self._output} takes texts that differ in case or in a space at the end for the same "
                     f"in {column} of {name}, so that rows of two keys become one; convert the table (ALTER TABLE, its "
                     "rows stay) to a binary collation that pads nothing (MariaDB: utf8mb4_nopad_bin, MySQL: "
-                    "utf8mb4_0900_bin), a column of type CHAR to TEXT or VARCHAR"
+                    "utf8mb4_0900_bin), a column that is CHAR or no text to TEXT or VARCHAR"
                 )
 
     @contextmanager
@@ -175,8 +179,11 @@ class _Sql:
         return Held(rows.getString(1), rows.getLong(2)) if rows.next() else None
 
     def merges(self, table: str, column: str) -> bool:
-        """Ask whether other texts equal `a` there, in an expression that has the column's collation."""
+        """Ask whether other texts equal `a` there, in an expression that has the column's collation; dates do not."""
         none = f"(SELECT MAX({self.names([column])}) AS k FROM {table} WHERE 1 = 0) probe"
+        found = self._connection.prepareStatement(f"SELECT k FROM {none}").executeQuery()
+        if found.getMetaData().getColumnType(1) == _JAVA_SQL_DATE:
+            return False
         asked = f"SELECT COUNT(*) FROM {none} WHERE COALESCE(k, 'a') IN ('A', 'a ')"
         rows = self._connection.prepareStatement(asked).executeQuery()
         return bool(rows.next() and rows.getLong(1))
