@@ -1,6 +1,7 @@
 """`kafka-discovery state`: look at saved views, and leave one that no longer fits."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,8 @@ import typer
 
 from discovery.config.flags import AsJson, StateFolder
 from discovery.core.errors import ConfigError, StateError
-from discovery.store.codec import Saved, decode
+from discovery.core.model import Snapshot
+from discovery.store.codec import decode
 from discovery.store.files import FileLock
 from discovery.store.locations import default_state_dir
 from discovery.store.snapshots import file_name
@@ -22,13 +24,13 @@ _FOLDERS = ("", "service", "brokers")
 @app.command("list")
 def list_views(state_dir: StateFolder = None, *, as_json: AsJson = False) -> None:
     """Show every saved view: whose it is, its brokers, when it was last confirmed, and files that cannot be read."""
-    rows = [_row(path) for path in _files(state_dir or default_state_dir())]
+    paths = _files(state_dir or default_state_dir())
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps([_row(path) for path in paths], indent=2))
         return
-    for row in rows:
-        typer.echo("  ".join(str(value) for value in row.values()))
-    if not rows:
+    for path in paths:
+        typer.echo(_line(path))
+    if not paths:
         typer.echo(f"no saved view in {state_dir or default_state_dir()}")
 
 
@@ -74,17 +76,42 @@ def _files(base: Path) -> list[Path]:
     )
 
 
-def _row(path: Path) -> dict[str, object]:
+def _snapshot(path: Path) -> Snapshot | str:
+    """Return a saved view, or why there is none."""
     try:
-        saved: Saved = decode(path.read_bytes())
+        return decode(path.read_bytes()).snapshot
     except (OSError, StateError) as error:
-        return {"file": str(path), "problem": str(error)}
-    snapshot = saved.snapshot
+        return str(error)
+
+
+def _row(path: Path) -> dict[str, object]:
+    snapshot = _snapshot(path)
+    if isinstance(snapshot, str):
+        return {"file": str(path), "problem": snapshot}
     return {
         "file": str(path),
         "cluster": snapshot.cluster_id,
         "generation": snapshot.generation,
         "confirmed_wall": snapshot.confirmed_wall,
-        "brokers": ",".join(str(b.address) for b in snapshot.brokers),
-        "topics": ",".join(f"{t.name}({len(t.partitions)})" for t in snapshot.topics.values()),
+        "brokers": _brokers(snapshot),
+        "topics": _topics(snapshot),
     }
+
+
+def _line(path: Path) -> str:
+    snapshot = _snapshot(path)
+    if isinstance(snapshot, str):
+        return f"{path}: {snapshot}"
+    when = datetime.fromtimestamp(snapshot.confirmed_wall, UTC)
+    return (
+        f"{path}: cluster {snapshot.cluster_id}, generation {snapshot.generation},"
+        f" confirmed {when:%Y-%m-%d %H:%M:%S} UTC, brokers {_brokers(snapshot)}, topics {_topics(snapshot) or 'none'}"
+    )
+
+
+def _brokers(snapshot: Snapshot) -> str:
+    return ",".join(str(broker.address) for broker in snapshot.brokers)
+
+
+def _topics(snapshot: Snapshot) -> str:
+    return ",".join(f"{topic.name}({len(topic.partitions)})" for topic in snapshot.topics.values())

@@ -39,7 +39,7 @@ ROWS = (
     Row(
         "startingOffsets",
         "latest",
-        "`earliest`, `latest`, `committed` (where the group `kafka.group.id` stands), or JSON per partition "
+        "`earliest`, `latest`, `committed` (the offsets of the group `kafka.group.id`), or JSON per partition "
         "(-2 earliest, -1 latest). Only a new query looks at it; partitions found later start at earliest. "
         "A batch read begins at `earliest` by default.",
         (_STARTS, _BATCH, "spark/test_source.py::test_given_latest_when_the_query_runs_then_only_later_records_come"),

@@ -22,8 +22,9 @@ def test_given_saved_views_when_listed_then_each_is_shown_and_a_broken_one_is_re
     save(tmp_path).close()
     (tmp_path / "sources" / "bad.json").write_bytes(b"{")
     shown = run(app, ["state", "list", "--state-dir", str(tmp_path)]).output
-    assert "b1:9092,b2:9092" in shown
-    assert "t(3)" in shown
+    good = f"{tmp_path}/sources/dau.json: cluster ours, generation 1, confirmed 1970-01-01 00:16:40 UTC"
+    assert f"{good}, brokers b1:9092,b2:9092, topics t(3)" in shown
+    assert f"{tmp_path}/sources/bad.json: " in shown
     assert "cut or damaged" in shown
 
 

@@ -7,9 +7,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from discovery.core.diff import EventKind
 from discovery.core.errors import ConfigError
 from discovery.spark.sink.options import parse_options as parse_sink_options
 from discovery.spark.source.options.parse import parse_options
+from tests.support.manual.commands import wrong_commands
 from tests.support.manual.markdown import (
     PYTHON,
     ROOT,
@@ -114,6 +116,24 @@ def test_given_a_comment_that_is_no_marker_when_it_stands_before_a_block_then_it
     (block,) = blocks(Path("page.md"), text.replace("not run", 'long, exit 0 1, says "a, b"'))
     assert block.run_here
     assert (block.marker.long, block.marker.exit_codes, block.marker.says) == (True, (0, 1), "a, b")
+
+
+@PAGES
+def test_given_a_page_when_its_commands_are_looked_up_then_each_exists_and_takes_the_options(page: Path) -> None:
+    assert list(wrong_commands(page)) == []
+
+
+def test_given_a_command_or_an_option_that_is_not_there_when_a_page_names_it_then_it_is_found() -> None:
+    text = "`kafka-discovery docter --json`\n\n```sh\nkafka-discovery state list \\\n  --statedir x -- y --z\n```\n"
+    command, option = wrong_commands(Path("page.md"), text)
+    assert ("no command docter" in command, "no --statedir" in option, "--z" in option) == (True, True, False)
+
+
+def test_given_a_runbook_that_looks_for_events_when_their_kinds_are_looked_up_then_each_exists() -> None:
+    runbooks = "".join((ROOT / page).read_text() for page in pages() if page.parent == RUNBOOKS)
+    named = set(re.findall(r'"([a-z_]+)"', "".join(re.findall(r'\["kind"\] in \((.*?)\)', runbooks))))
+    assert named
+    assert named <= {kind.value for kind in EventKind}
 
 
 def test_given_the_targets_of_make_when_a_page_names_one_then_it_exists() -> None:
