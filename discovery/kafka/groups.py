@@ -38,19 +38,24 @@ def committed_offsets(
 
     Raises:
         ConfigError: librdkafka refuses a property.
-        KafkaException: the coordinator did not answer.
+        KafkaException: the coordinator did not answer, or refused a partition.
 
     Runs: anywhere; blocks <= timeout_seconds. The consumer joins no group and is dropped, not closed: `close` has
     no limit.
     """
     consumer = _consumer(properties, group)
     raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
-    answer = _patiently(lambda left: consumer.committed(raw, timeout=left), timeout_seconds)
-    return {
-        TopicPartition(TopicName(tp.topic), tp.partition): tp.offset
-        for tp in answer
-        if tp.error is None and tp.offset >= 0
-    }
+    answer = _patiently(lambda left: _committed(consumer, raw, left), timeout_seconds)
+    return {TopicPartition(TopicName(tp.topic), tp.partition): tp.offset for tp in answer if tp.offset >= 0}
+
+
+def _committed(consumer: Consumer, raw: list[RawTopicPartition], timeout_seconds: float) -> list[RawTopicPartition]:
+    """Ask once; a partition that is refused must not count as one without an offset."""
+    answer = consumer.committed(raw, timeout=timeout_seconds)
+    for tp in answer:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
+    return answer
 
 
 def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from discovery.core.errors import DiscoveryError, KafkaUnreachableError
+from discovery.core.model import TopicName, TopicPartition
+from discovery.kafka.groups import committed_offsets
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import PLAIN_LOGIN, ClusterSettings
 from discovery.spark.source.batch import KafkaDiscoveryReader
@@ -89,3 +92,22 @@ def test_given_hundreds_of_topics_half_of_them_hidden_when_a_pattern_matches_all
     wanted = ["mine.0", f"mine.{OF_EACH - 1}"]
     pattern = r"(mine|theirs)\..*"
     eventually(lambda: granted(cluster, subscribePattern=pattern) == wanted, 60, "the rows of the visible topics")
+
+
+def test_given_a_topic_that_the_login_may_not_see_when_a_groups_offsets_are_asked_for_then_it_does_not_count_as_none(
+    cluster: LocalKafka,
+) -> None:
+    rule(cluster, USER, ResourceType.GROUP, "readers", READ, DESCRIBE)
+    rule(cluster, USER, ResourceType.TOPIC, "seen-1", READ, DESCRIBE)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": USER, "sasl.password": PASSWORD, "bootstrap.servers": cluster.bootstrap_servers}
+
+    def asked(*topics: str) -> str:
+        partitions = [TopicPartition(TopicName(topic), 0) for topic in topics]
+        try:
+            return str(committed_offsets(login, "readers", partitions, timeout_seconds=10))
+        except KafkaException as error:
+            return str(error)
+
+    eventually(lambda: asked("seen-1") == "{}", 60, "the grants to be known")
+    assert "Topic authorization failed" in asked("seen-1", "hidden-1")
