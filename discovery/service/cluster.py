@@ -135,6 +135,11 @@ class Cluster:
         self._speaker: EmbeddedFeed | None = None
 
     @property
+    def is_read(self) -> bool:
+        """What was kept before the last restart is read."""
+        return self.began_at < float("inf")
+
+    @property
     def feed(self) -> EmbeddedFeed | None:
         """The loop, once it was started."""
         return self._feed
