@@ -183,8 +183,9 @@ class Cluster:
             OSError: the state cannot be kept.
         """
         if state_dir is not None:
-            self.timeline.open(state_dir / "events" / file_name(self.name))
-            self.reported.open(state_dir / "lists" / file_name(self.name), wall=self._clock.wall())
+            wall = self._clock.wall()
+            self.timeline.open(state_dir / "events" / file_name(self.name), wall=wall)
+            self.reported.open(state_dir / "lists" / file_name(self.name), wall=wall)
         self.began_at = self._clock.monotonic()
         with self._changing:
             self._feed = self._begin(self.settings, self.policy, state_dir)

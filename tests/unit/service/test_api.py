@@ -338,9 +338,9 @@ def test_given_events_still_being_read_when_asked_then_the_caller_comes_back(
 ) -> None:
     asked, read = threading.Event(), Timeline.open
 
-    def slowly(timeline: Timeline, path: Path) -> None:
+    def slowly(timeline: Timeline, path: Path, *, wall: float) -> None:
         assert asked.wait(20)
-        read(timeline, path)
+        read(timeline, path, wall=wall)
 
     async def main() -> None:
         service = Service(
