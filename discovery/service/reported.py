@@ -1,5 +1,6 @@
 """Bootstrap lists that consumers reported in the last days: a job that is down now needs its list at its next start."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 from discovery.config.logs import event_log
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
-from discovery.store.files import write_atomically
+from discovery.store.files import set_aside, was_set_aside, write_atomically
 
 _KEPT_SECONDS = 7 * 86_400.0
 _MOST = 10_000
@@ -32,6 +33,8 @@ class ReportedLists:
         self._lost_wall = float("-inf")
         """When kept lists could not be read; in the file too."""
         self._path: Path | None = None
+        self._is_unread = False
+        """The file holds what could not be read: it is set aside before it is replaced."""
         self._is_due = False
         self._is_saving = False
         self._saved_wall = 0.0
@@ -39,15 +42,18 @@ class ReportedLists:
     def open(self, path: Path, *, wall: float) -> None:
         """Go on from what a file holds; one that is damaged is logged and counts as none, see `are_lost`.
 
+        The next list is written beside it, so that whoever mends it loses nothing.
+
         Runs: a worker thread, before anything is noted.
         """
         self._path = path
         try:
             self._kept, self._lost_wall = _read(path.read_bytes())
         except FileNotFoundError:
-            return
+            if was_set_aside(path):  # and the process ended before it wrote the next one
+                self._lost_wall = wall
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-            self._lost_wall = wall
+            self._lost_wall, self._is_unread = wall, True
             consequence = "beginning without them; for seven days no removal is called safe for them"
             _log.warning("lists_not_read", path=str(path), error=str(error), consequence=consequence)
 
@@ -85,10 +91,17 @@ class ReportedLists:
             while (content := self._unsaved()) is not None:
                 path, text = content
                 try:
+                    self._spare(path)
                     write_atomically(path, text)
                 except OSError as error:
                     consequence = "they are written with the next ones"
                     _log.warning("lists_not_written", path=str(path), error=str(error), consequence=consequence)
+
+    def _spare(self, path: Path) -> None:
+        if self._is_unread:
+            with contextlib.suppress(FileNotFoundError):
+                _log.warning("lists_set_aside", path=str(path), kept=str(set_aside(path)))
+            self._is_unread = False
 
     def _unsaved(self) -> tuple[Path, bytes] | None:
         with self._lock:
