@@ -230,8 +230,10 @@ class Api:
         hub = self._service.named(body.cluster)
         now = self._service.clock.monotonic()
         consumer = consumer_of(call.path("id"), body, cluster=hub.cluster.name, now=now)
-        self._service.registry.put(consumer)
-        hub.cluster.reported.note(consumer.id, consumer.bootstrap_servers, wall=self._service.clock.wall())
+        cluster, wall = hub.cluster, self._service.clock.wall()
+        holder = cluster.reported.holder(consumer.id)
+        self._service.registry.put(consumer, before=(holder, cluster.began_at) if holder else None)
+        cluster.reported.note(consumer.id, consumer.bootstrap_servers, instance=consumer.instance, wall=wall)
         shown = hub.shown()
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
@@ -244,6 +246,8 @@ class Api:
         # Each query unregisters at its end, by its instance; what an operator makes us forget is a change.
         log = _log.warning if query.instance is None else _log.info
         log("consumer_forgotten", consumer=call.path("id")[:100], instance=query.instance, client=call.client)
+        for hub in self._service.hubs.values():
+            hub.cluster.reported.end(call.path("id"), query.instance or "")
         for hub in hubs:
             hub.cluster.reported.forget(call.path("id"))
         return Response(status_code=204)

@@ -555,3 +555,30 @@ def test_given_followers_with_a_hundred_wishes_when_answered_then_few_answers_ar
         assert len(one.service.hub("main")._follow_cache) <= 64
 
     play(tmp_path, story)
+
+
+def test_given_a_service_that_restarts_when_another_claims_an_id_then_its_holder_has_time_to_report(
+    tmp_path: Path,
+) -> None:
+    async def put(one: Running, name: str, instance: str, **more: str) -> httpx.Response:
+        report = {"instance": instance, "bootstrap_servers": ["cluster-a-b1:9092"], **more}
+        return described(await one.api.put(f"/v1/consumers/{name}", json=report))
+
+    async def before(one: Running, _: FakeCluster) -> None:
+        for name in ("dau", "visits", "ended"):
+            assert (await put(one, name, "first")).status_code == 200
+        described(await one.api.delete("/v1/consumers/ended?instance=first"))
+
+    async def after(one: Running, _: FakeCluster) -> None:
+        assert (await put(one, "ended", "second")).status_code == 200
+        assert (await put(one, "visits", "second", replaces="first")).status_code == 200
+        refused = await put(one, "dau", "second")
+        assert (refused.status_code, "'first'" in refused.json()["error"]) == (409, True)
+        assert (await put(one, "dau", "first")).status_code == 200
+
+    async def later(one: Running, _: FakeCluster) -> None:
+        one.service.hub("main").cluster.began_at -= 10.1
+        assert (await put(one, "dau", "second")).status_code == 200
+
+    for story in (before, after, later):
+        play(tmp_path, story)
