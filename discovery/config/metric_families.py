@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
 
 PREFIX = "kafka_discovery_"
 CLUSTER_LABEL = "kafka_cluster"
@@ -28,6 +30,15 @@ def by_name(*families: Family) -> dict[str, Family]:
     Runs: anywhere (pure).
     """
     return {family.name: family for family in families}
+
+
+def registry_of(*collectors: Collector) -> CollectorRegistry:
+    """Return a registry of these alone, and of this process's own metrics."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    for one in collectors:
+        registry.register(one)
+    return registry
 
 
 def empty(family: Family, labels: tuple[str, ...]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import start_http_server
 
 from discovery.config.certificate_metric import CertificateCollector
 from discovery.config.certificates import Certificate, of_client
@@ -15,6 +15,7 @@ from discovery.config.client.opened_stores import fresh
 from discovery.config.client.options import ClientOptions
 from discovery.config.descriptors import OUT_OF, exhausted
 from discovery.config.logs import bound, event_log
+from discovery.config.metric_families import registry_of
 from discovery.config.settings import EndpointSettings, Settings
 from discovery.config.threads import in_thread
 from discovery.core.answers import ProbeOutcome
@@ -99,9 +100,7 @@ class Followed:
         Raises:
             ConfigError: the port cannot be listened on.
         """
-        registry = CollectorRegistry()
-        registry.register(EndpointCollector(self.endpoint, self.cluster))
-        registry.register(CertificateCollector(self.certificates))
+        registry = registry_of(EndpointCollector(self.endpoint, self.cluster), CertificateCollector(self.certificates))
         try:
             start_http_server(port, addr="127.0.0.1", registry=registry)
         except OSError as error:

@@ -12,7 +12,7 @@ from discovery.core.clock import Clock
 from discovery.core.errors import DiscoveryError, StateError
 from discovery.core.model import BrokerAddress, Generation, Isolation, TopicPartition
 from discovery.feed.identity import instance_name, is_surely_dead
-from discovery.feed.service_client import ConsumerIdTakenError, ServiceClient
+from discovery.feed.service_client import ConsumerIdTakenError, ServiceClient, ServiceUnavailableError
 from discovery.feed.wire import nested
 
 _REPORT_SECONDS = 2.0
@@ -74,7 +74,8 @@ class Reporter:
         Raises:
             StateError: another living process holds it.
 
-        Runs: the thread that starts the reader; blocks up to 15 s until a last holder is forgotten.
+        Runs: the thread that starts the reader; blocks up to 15 s until a last holder is forgotten, and as long while
+        the service is starting or has no room: one that answers neither way in that time is passed over.
         """
         if not self._named:
             return
@@ -88,11 +89,14 @@ class Reporter:
                 if self._clock.monotonic() >= deadline:
                     text = f"sourceId {self._consumer_id!r}: {error}"
                     raise StateError(text) from error
-                self._stopping.wait(_RETRY_SECONDS)
+            except ServiceUnavailableError:
+                if self._clock.monotonic() >= deadline:
+                    return
             except DiscoveryError:
                 return  # the service is not there: then the state folder's lock decides
             else:
                 return
+            self._stopping.wait(_RETRY_SECONDS)
 
     def run(self) -> None:
         """Report every two seconds, sooner when woken, until `stopping` is set. Runs: a thread of its own."""

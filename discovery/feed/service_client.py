@@ -33,6 +33,10 @@ class ServiceRefusesError(KafkaUnreachableError):
     """The service may not do this for us: it was started without the token that a change of a group needs."""
 
 
+class ServiceUnavailableError(KafkaUnreachableError):
+    """The service lives and cannot say now: it is starting, has no room, or Kafka did not answer it."""
+
+
 class ConsumerIdTakenError(DiscoveryError):
     """Another living process reports under our id."""
 
@@ -182,6 +186,7 @@ class ServiceClient:
 
         Raises:
             ConsumerIdTakenError: another living process reports under this id.
+            ServiceUnavailableError: the service lives, and cannot take it now.
             ServiceSilentError: the service did not take it.
         """
         self._send("PUT", _consumer(consumer_id), body=report, timeout_seconds=2.0)
@@ -274,7 +279,7 @@ class ServiceClient:
         if response.status_code == _FORBIDDEN:
             raise ServiceRefusesError(f"{self.url} refused: {text}; a query names it by discoveryTokenFile")
         if response.status_code == _UNAVAILABLE:
-            raise KafkaUnreachableError(text)
+            raise ServiceUnavailableError(text)
         remedy = "; set discoveryTokenFile" if response.status_code == _UNAUTHORIZED else ""
         raise ServiceSilentError(f"{self.url} answered {response.status_code}: {text}{remedy}")
 

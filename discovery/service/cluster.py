@@ -135,6 +135,11 @@ class Cluster:
         self._speaker: EmbeddedFeed | None = None
 
     @property
+    def is_read(self) -> bool:
+        """What was kept before the last restart is read."""
+        return self.began_at < float("inf")
+
+    @property
     def feed(self) -> EmbeddedFeed | None:
         """The loop, once it was started."""
         return self._feed
@@ -178,8 +183,9 @@ class Cluster:
             OSError: the state cannot be kept.
         """
         if state_dir is not None:
-            self.timeline.open(state_dir / "events" / file_name(self.name))
-            self.reported.open(state_dir / "lists" / file_name(self.name), wall=self._clock.wall())
+            wall = self._clock.wall()
+            self.timeline.open(state_dir / "events" / file_name(self.name), wall=wall)
+            self.reported.open(state_dir / "lists" / file_name(self.name), wall=wall)
         self.began_at = self._clock.monotonic()
         with self._changing:
             self._feed = self._begin(self.settings, self.policy, state_dir)

@@ -60,18 +60,25 @@ class Registry:
         self._consumers: dict[str, Consumer] = {}
         self._entries = 0
 
-    def put(self, consumer: Consumer) -> None:
+    def put(self, consumer: Consumer, *, before: tuple[str, float] | None = None) -> None:
         """Keep a report.
+
+        Args:
+            consumer: What it says.
+            before: Which instance had the id before this service began, and when that was (monotonic seconds): it may
+                live and not have reported again yet.
 
         Raises:
             ConflictError: another living process uses this id, or there are too many consumers.
         """
         self._forget(consumer.heard_at)
         known = self._consumers.get(consumer.id)
-        if known is not None and self._is_taken(known, consumer):
+        last = before if known is None else (known.instance, known.heard_at)
+        if last is not None and self._is_taken(*last, consumer):
+            when = "heard" if known is not None else "heard before this service began"
             raise ConflictError(
-                f"consumer {consumer.id!r} is in use by {known.instance!r}, heard"
-                f" {consumer.heard_at - known.heard_at:.0f} s ago; give this one its own id (sourceId) or stop that one"
+                f"consumer {consumer.id!r} is in use by {last[0]!r}, {when}"
+                f" {consumer.heard_at - last[1]:.0f} s ago; give this one its own id (sourceId) or stop that one"
             )
         if known is None and len(self._consumers) >= _MOST:
             raise ConflictError(f"{_MOST} consumers are known already; that is the limit")
@@ -98,10 +105,10 @@ class Registry:
         return self._consumers.get(consumer_id)
 
     @staticmethod
-    def _is_taken(known: Consumer, consumer: Consumer) -> bool:
-        if consumer.instance == known.instance or (consumer.replaces and consumer.replaces == known.instance):
+    def _is_taken(holder: str, heard_at: float, consumer: Consumer) -> bool:
+        if consumer.instance == holder or (consumer.replaces and consumer.replaces == holder):
             return False
-        return consumer.heard_at - known.heard_at <= _LEASE_SECONDS
+        return consumer.heard_at - heard_at <= _LEASE_SECONDS
 
     def _forget(self, now: float) -> None:
         silent = [i for i, c in self._consumers.items() if now - c.heard_at > self.silence_seconds]

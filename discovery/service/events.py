@@ -45,8 +45,15 @@ class Timeline:
         self._torn = False
         """The last write may have ended within a line: the file is replaced at the next."""
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, *, wall: float) -> None:
         """Go on from what a file holds; a line that was not written to its end, or is damaged, is left out.
+
+        What was lost with it had numbers that readers may have seen. New ones begin above those that are left and
+        above the present time in milliseconds: a service that lives adds fewer events than one a millisecond.
+
+        Args:
+            path: Of the file.
+            wall: The present time, in seconds since the epoch.
 
         Runs: a worker thread, before anything is added.
         """
@@ -58,7 +65,7 @@ class Timeline:
         lines = content.splitlines()
         found = [happening for line in lines if (happening := _read(line)) is not None]
         self._kept.extend(found)
-        self._number = max((happening.number for happening in found), default=0)
+        self._number = max([int(wall * 1_000), *(happening.number for happening in found)])
         self._path, self._lines = path, len(lines)
         if content and (len(found) < len(lines) or not content.endswith(b"\n")):
             self._rewrite()

@@ -8,13 +8,13 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from discovery import __version__
 from discovery.config.certificate_metric import EXPIRY, expiry
-from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty
+from discovery.config.metric_families import CLUSTER_LABEL, Family, by_name, cumulated, empty, registry_of
 from discovery.core.model import LoopState
 from discovery.core.state import State
 from discovery.endpoint.metrics import EndpointCollector
@@ -101,10 +101,7 @@ PROCESS = by_name(
 
 def registry(service: Service) -> CollectorRegistry:
     """Return a registry of our own with this service's metrics alone."""
-    own = CollectorRegistry()
-    own.register(ServiceCollector(service))
-    ProcessCollector(registry=own)
-    return own
+    return registry_of(ServiceCollector(service))
 
 
 class ServiceCollector(Collector):

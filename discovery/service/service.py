@@ -113,7 +113,6 @@ class Service:
         self.requests: dict[tuple[str, str], int] = {}
         """(route, status) -> answers given."""
         self.listening = False
-        self.started = False
         self.opened = Opened()
         """What the files hold, once opened: tokens, the listener's certificate."""
         self.certificates: tuple[Certificate, ...] = ()
@@ -187,7 +186,6 @@ class Service:
             listed = [str(address) for address in hub.cluster.settings.bootstrap_servers]
             _log.info("following", cluster=hub.cluster.name, bootstrap=listed)
         await asyncio.gather(*(in_thread(partial(h.cluster.start, self.state_dir)) for h in self._hubs.values()))
-        self.started = True
 
     async def stop(self, seconds: float) -> None:
         """Answer all waiters and stop the loops; what does not end in time is left to the end of the process."""
@@ -208,30 +206,42 @@ class Service:
             hub.close()
 
     def hub(self, name: str) -> Hub:
-        """Return a cluster by name; `default` is the only one.
+        """Return a cluster whose loop was started by name; `default` is the only one.
 
         Raises:
-            ApiError: 404 with the names there are; 503 while the loops are being started.
+            ApiError: 404 with the names there are; 503 while its loop is being started.
         """
-        if name == "default" and len(self._hubs) == 1:
-            name = next(iter(self._hubs))
-        hub = self._hubs.get(name)
-        if hub is not None and hub.cluster.feed is not None:
-            return hub
-        if hub is not None:
+        hub = self.named(name)
+        if hub.cluster.feed is None:
             raise ApiError(503, _STARTING)
-        self.check_started()
-        names = ", ".join(sorted(self._hubs))
-        raise ApiError(404, f"cluster {name[:100]!r} is not followed here; there are: {names}")
+        return hub
 
-    def check_started(self) -> None:
-        """Do nothing once all clusters are followed: before, what was kept of them may not be read yet.
+    def named(self, name: str) -> Hub:
+        """Return a cluster as `hub` does, also while its loop is being started, once what was kept of it is read.
 
         Raises:
-            ApiError: 503, they are not.
+            ApiError: 404 with the names there are; 503 while it is being read.
         """
-        if not self.started:
+        hubs = self.begun()
+        if name == "default" and len(hubs) == 1:
+            name = next(iter(hubs))
+        hub = hubs.get(name)
+        if hub is None:
+            names = ", ".join(sorted(hubs))
+            raise ApiError(404, f"cluster {name[:100]!r} is not followed here; there are: {names}")
+        if not hub.cluster.is_read:
             raise ApiError(503, _STARTING)
+        return hub
+
+    def begun(self) -> dict[str, Hub]:
+        """Return the followed clusters by name, one at least.
+
+        Raises:
+            ApiError: 503 before the first one is begun.
+        """
+        if not self._hubs:
+            raise ApiError(503, _STARTING)
+        return self._hubs
 
     @property
     def endpoint_cluster(self) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import Self
 
@@ -36,6 +37,22 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file that cannot be read, so that what replaces it costs nobody its content; return its new name.
+
+    Raises:
+        OSError: it cannot be renamed; FileNotFoundError: it is not there.
+    """
+    kept = path.with_suffix(f".damaged-{time.time_ns()}")
+    path.replace(kept)
+    return kept
+
+
+def was_set_aside(path: Path) -> bool:
+    """Tell whether a file of that name was set aside, and nobody has deleted it since."""
+    return any(path.parent.glob(f"{path.stem}.damaged-*"))
 
 
 _RECORD_BYTES = 32

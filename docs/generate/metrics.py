@@ -16,9 +16,9 @@ _HEAD = """# Metrics
 ## Of the service
 
 At `/metrics` of the probe listener, from memory: a scrape asks no broker. Timestamps instead of ages, so that a dead
-service does not look fresh. Series of brokers and topics that are gone go with them. Of the process itself
-there are `process_open_fds`, `process_max_fds`, `process_resident_memory_bytes`, `process_cpu_seconds_total` and
-`process_start_time_seconds`.
+service does not look fresh. Series of brokers and topics that are gone go with them. Of the process itself, here and
+from `endpoint` and a ready job with `--metrics`, there are `process_open_fds`, `process_max_fds`,
+`process_resident_memory_bytes`, `process_cpu_seconds_total` and `process_start_time_seconds`.
 
 """
 _SOURCES = """

@@ -80,7 +80,9 @@ def test_given_the_endpoint_alone_when_it_is_stopped_then_it_ends_well_and_its_s
     assert "BUG in" not in (tmp_path / "log").read_text()
 
 
-def test_given_a_trust_store_when_the_endpoint_is_scraped_then_it_says_until_when_it_holds(tmp_path: Path) -> None:
+def test_given_the_endpoint_alone_when_scraped_then_it_says_how_long_its_trust_holds_and_what_it_uses(
+    tmp_path: Path,
+) -> None:
     store, config, metrics_port = tmp_path / "trust.pem", tmp_path / "config.toml", free_port()
     trustme.CA().cert_pem.write_to_path(store)
     config.write_text(
@@ -100,6 +102,7 @@ def test_given_a_trust_store_when_the_endpoint_is_scraped_then_it_says_until_whe
     series = f'kafka_discovery_certificate_expiry_timestamp_seconds{{file="{store}",use="kafka_trust"}} '
     (value,) = [line.removeprefix(series) for line in metrics.splitlines() if line.startswith(series)]
     assert float(value) == ends
+    assert {"process_open_fds", "process_max_fds"} <= {line.partition(" ")[0] for line in metrics.splitlines()}
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,7 @@ class Api:
     @route("GET", "/v1/clusters", models.Clusters, 503)
     async def clusters(self, _: Call) -> Response:
         """List the followed clusters and how they are doing."""
-        if not self._service.hubs:
-            self._service.check_started()
-        return answer({"clusters": [self._status(hub) for hub in self._service.hubs.values()]})
+        return answer({"clusters": [self._status(hub) for hub in self._service.begun().values()]})
 
     @route("GET", f"{_C}/snapshot", models.Snapshot, 304, 503)
     async def snapshot(self, call: Call) -> Response:
@@ -229,25 +227,29 @@ class Api:
         """Take a consumer's report, which also says it lives (kinds in use: spark, cli, unknown)."""
         if len(call.path("id")) > models.LONGEST_TEXT:
             raise ApiError(400, f"id: it has {len(call.path('id'))} characters; at most {models.LONGEST_TEXT} are kept")
-        hub = self._service.hub(body.cluster)
+        hub = self._service.named(body.cluster)
         now = self._service.clock.monotonic()
         consumer = consumer_of(call.path("id"), body, cluster=hub.cluster.name, now=now)
-        self._service.registry.put(consumer)
-        hub.cluster.reported.note(consumer.id, consumer.bootstrap_servers, wall=self._service.clock.wall())
+        cluster, wall = hub.cluster, self._service.clock.wall()
+        holder = cluster.reported.holder(consumer.id)
+        self._service.registry.put(consumer, before=(holder, cluster.began_at) if holder else None)
+        cluster.reported.note(consumer.id, consumer.bootstrap_servers, instance=consumer.instance, wall=wall)
         shown = hub.shown()
         return answer(consumer_document(consumer, shown.view if shown else None, now=now))
 
     @route("DELETE", "/v1/consumers/{id}", None, 503)
     async def drop_consumer(self, call: Call, query: models.DropQuery) -> Response:
         """Forget a consumer that unregisters, and its list where it cannot come back: no instance, or no other name."""
-        self._service.check_started()
+        is_for_good = query.instance in {None, call.path("id")}
+        hubs = [self._service.named(name) for name in self._service.begun()] if is_for_good else []
         self._service.registry.drop(call.path("id"), query.instance)
         # Each query unregisters at its end, by its instance; what an operator makes us forget is a change.
         log = _log.warning if query.instance is None else _log.info
         log("consumer_forgotten", consumer=call.path("id")[:100], instance=query.instance, client=call.client)
-        if query.instance in {None, call.path("id")}:
-            for hub in self._service.hubs.values():
-                hub.cluster.reported.forget(call.path("id"))
+        for hub in self._service.hubs.values():
+            hub.cluster.reported.end(call.path("id"), query.instance or "")
+        for hub in hubs:
+            hub.cluster.reported.forget(call.path("id"))
         return Response(status_code=204)
 
     @route("POST", "/-/reload", models.Reloaded, 409, needs_token=True)

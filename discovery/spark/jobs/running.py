@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from discovery.config.java import java_command
+from discovery.config.metric_families import registry_of
 from discovery.config.signals import STOP_SIGNALS, on_stop_signal
 from discovery.core import errors
 from discovery.core.model import BrokerAddress
@@ -273,7 +274,7 @@ def metrics_server(address: BrokerAddress | None) -> Iterator[CollectorRegistry 
     if address is None:
         yield None
         return
-    registry = CollectorRegistry()
+    registry = registry_of()
     try:
         server, thread = start_http_server(address.port, addr=address.host, registry=registry)
     except OSError as error:

@@ -1,5 +1,7 @@
-"""How predictions are drawn and judged, without brokers."""
+"""How predictions are drawn and judged, without brokers; and what the kept run of removals found."""
 
+import json
+from collections import Counter
 from typing import Any
 
 from discovery.core.model import BrokerAddress, TopicName
@@ -10,6 +12,7 @@ from discovery.core.prediction.removal_report import removal_document
 from tests.chaos.prediction.comparison import Started, is_sure, judge_starts, likely, missed_by_chance, starts_needed
 from tests.chaos.prediction.removals import draw_removals, foreseen
 from tests.chaos.prediction.scenarios import MOST_LIVING, VERSIONS, draw
+from tests.chaos.report import RESULTS
 from tests.unit.core.test_removal import facts, ids, partition, topic
 
 SURE = Forecast(starts=(Start(probability=1.0, seconds=8, failed=True),))
@@ -83,3 +86,12 @@ def test_given_findings_when_foreseen_then_uses_are_named() -> None:
     unreadable = facts(topic(partition(0, [4]), name=TopicName("rf3-min2")))
     assert "list-1" in foreseen(said_of(unreadable), lists)
     assert foreseen(said_of(facts(doubts=("x",))), lists) == ()
+
+
+def test_given_the_kept_run_when_read_then_enough_removals_of_either_verdict_were_played_and_all_were_right() -> None:
+    removals = json.loads((RESULTS / "prediction.json").read_text())["removals"]
+    assert [one for one in removals if one["predicted"] != one["broken"]] == []
+    assert [one for one in removals if one["verdict"] == "safe" and one["broken"]] == []
+    verdicts = Counter(one["verdict"] for one in removals)
+    assert min(verdicts["safe"], verdicts["not"]) >= 20, verdicts
+    assert sum(one["verdict"] == "not" and bool(one["broken"]) for one in removals) >= 10

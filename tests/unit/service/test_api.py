@@ -17,8 +17,10 @@ from discovery.config.clock import SystemClock
 from discovery.config.logs import set_level
 from discovery.config.provenance import Effective
 from discovery.core.model import TopicName, TopicPartition
+from discovery.feed.embedded import EmbeddedFeed
 from discovery.service import consumers
 from discovery.service.app import api_app
+from discovery.service.cluster import FeedMaker
 from discovery.service.events import Timeline
 from discovery.service.service import Service
 from discovery.service.workers import SingleFlight, Workers
@@ -336,9 +338,9 @@ def test_given_events_still_being_read_when_asked_then_the_caller_comes_back(
 ) -> None:
     asked, read = threading.Event(), Timeline.open
 
-    def slowly(timeline: Timeline, path: Path) -> None:
+    def slowly(timeline: Timeline, path: Path, *, wall: float) -> None:
         assert asked.wait(20)
-        read(timeline, path)
+        read(timeline, path, wall=wall)
 
     async def main() -> None:
         service = Service(
@@ -369,6 +371,54 @@ def test_given_events_still_being_read_when_asked_then_the_caller_comes_back(
             await service.stop(5)
 
     monkeypatch.setattr(Timeline, "open", slowly)
+    asyncio.run(main())
+
+
+class Hanging(FeedMaker):
+    """Makes loops; the one of a list with `hangs` in it waits for a store, say, that does not answer."""
+
+    __slots__ = ()
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def __call__(self, settings: Any, policy: Any, **more: Any) -> EmbeddedFeed:
+        if more["state_dir"] is not None and "hangs" in str(settings.bootstrap_servers):
+            self.begun.set()
+            assert self.may_go_on.wait(20)
+        return super().__call__(settings, policy, **more)
+
+
+def test_given_a_cluster_that_hangs_at_its_start_when_consumers_come_and_go_then_they_do_not_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        network = FakeNetwork()
+        FakeCluster(network)
+        service = Service(
+            Effective(settings=settings_of({"main": "cluster-a-b1:9092", "other": "hangs:1"}, tmp_path), origins={}),
+            clock=SystemClock(),
+            maker=maker_over(network, Hanging),
+        )
+        await service.open()
+        starting = asyncio.ensure_future(service.start())
+        web = httpx.ASGITransport(api_app(service))
+        try:
+            async with httpx.AsyncClient(transport=web, base_url="http://localhost") as api:
+                await asyncio.to_thread(Hanging.begun.wait, 20)
+                while (await api.get(f"{C}/status")).status_code != 200:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0)
+                assert described(await api.get("/v1/clusters/other/status")).status_code == 503
+                assert described(await api.get("/v1/clusters/none/status")).status_code == 404
+                for cluster in ("main", "other"):
+                    report = {"instance": "h", "cluster": cluster, "bootstrap_servers": ["b1:9092"]}
+                    assert described(await api.put("/v1/consumers/q", json=report)).status_code == 200
+                    assert described(await api.delete("/v1/consumers/q?instance=h")).status_code == 204
+                assert described(await api.delete("/v1/consumers/q")).status_code == 204
+                assert [hub.cluster.reported.lists(0) for hub in service.hubs.values()] == [{}, {}]
+        finally:
+            Hanging.may_go_on.set()
+            await starting
+            await service.stop(5)
+
     asyncio.run(main())
 
 
@@ -505,3 +555,30 @@ def test_given_followers_with_a_hundred_wishes_when_answered_then_few_answers_ar
         assert len(one.service.hub("main")._follow_cache) <= 64
 
     play(tmp_path, story)
+
+
+def test_given_a_service_that_restarts_when_another_claims_an_id_then_its_holder_has_time_to_report(
+    tmp_path: Path,
+) -> None:
+    async def put(one: Running, name: str, instance: str, **more: str) -> httpx.Response:
+        report = {"instance": instance, "bootstrap_servers": ["cluster-a-b1:9092"], **more}
+        return described(await one.api.put(f"/v1/consumers/{name}", json=report))
+
+    async def before(one: Running, _: FakeCluster) -> None:
+        for name in ("dau", "visits", "ended"):
+            assert (await put(one, name, "first")).status_code == 200
+        described(await one.api.delete("/v1/consumers/ended?instance=first"))
+
+    async def after(one: Running, _: FakeCluster) -> None:
+        assert (await put(one, "ended", "second")).status_code == 200
+        assert (await put(one, "visits", "second", replaces="first")).status_code == 200
+        refused = await put(one, "dau", "second")
+        assert (refused.status_code, "'first'" in refused.json()["error"]) == (409, True)
+        assert (await put(one, "dau", "first")).status_code == 200
+
+    async def later(one: Running, _: FakeCluster) -> None:
+        one.service.hub("main").cluster.began_at -= 10.1
+        assert (await put(one, "dau", "second")).status_code == 200
+
+    for story in (before, after, later):
+        play(tmp_path, story)

@@ -1,4 +1,4 @@
-"""Events outlive the process: their file goes on from the last number, and damage costs the damaged lines alone."""
+"""Events outlive the process: numbers only grow, and damage costs the damaged lines alone."""
 
 import resource
 from pathlib import Path
@@ -13,9 +13,9 @@ def event(text: str) -> Event:
     return Event(EventKind.BROKER_REMOVED, "9", text)
 
 
-def opened(path: Path, limit: int = 10) -> Timeline:
+def opened(path: Path, limit: int = 10, *, wall: float = 0.0) -> Timeline:
     made = Timeline(limit)
-    made.open(path)
+    made.open(path, wall=wall)
     return made
 
 
@@ -41,6 +41,31 @@ def test_given_more_events_than_are_kept_when_added_then_the_file_stays_small(tm
         timeline.add([event(str(number))], wall=0.0)
     assert len((tmp_path / "e").read_bytes().splitlines()) <= 20
     assert sentences(opened(tmp_path / "e")) == [str(number) for number in range(85, 95)]
+
+
+@pytest.mark.parametrize("left", [None, b"", b"first line", b"{", b"\xff\n"])
+def test_given_a_file_that_lost_events_when_opened_then_a_reader_of_the_last_number_misses_none(
+    tmp_path: Path, left: bytes | None
+) -> None:
+    path = tmp_path / "e"
+    first = opened(path, wall=1_000.0)
+    first.add([event(str(number)) for number in range(5)], wall=1_000.0)
+    (*_, last) = first.since(0, limit=9)
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] if left == b"first line" else left)
+    again = opened(path, wall=1_001.0)
+    again.add([event("new")], wall=1_001.0)
+    assert [one.event.sentence for one in again.since(last.number, limit=9)] == ["new"]
+
+
+def test_given_a_clock_that_went_back_when_opened_then_numbers_go_on_from_those_that_are_kept(tmp_path: Path) -> None:
+    opened(tmp_path / "e", wall=1_000.0).add([event("a")], wall=1_000.0)
+    again = opened(tmp_path / "e", wall=10.0)
+    again.add([event("b")], wall=10.0)
+    first, second = again.since(0, limit=9)
+    assert second.number == first.number + 1
 
 
 @pytest.mark.parametrize("cut", range(2, 80, 7))

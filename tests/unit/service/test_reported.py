@@ -81,6 +81,46 @@ def test_given_a_damaged_file_when_opened_then_it_counts_as_none_is_replaced_and
     assert [again.are_lost(days * DAY) for days in (1, 7.9, 8.1)] == [True, True, False]
 
 
+def asides(path: Path) -> list[Path]:
+    return list(path.parent.glob("main.damaged-*"))
+
+
+def test_given_a_file_that_cannot_be_read_when_lists_are_reported_then_it_is_kept_beside_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "main.json"
+    first = opened(path)
+    first.note("down", [B], wall=DAY)
+    first.save()
+    content = path.read_bytes()
+    path.rename(tmp_path / "held")
+    path.symlink_to(path)  # nobody can read it, not even the owner of everything
+    lists = opened(path)
+    path.unlink()
+    (tmp_path / "held").rename(path)  # what hindered us is mended
+    assert asides(path) == [], "until there is something to write"
+    lists.note("dau", [A], wall=DAY)
+    lists.save()
+    lists.note("dau", [B], wall=DAY)
+    lists.save()
+    assert opened(path).lists(DAY) == {"dau": (B,)}
+    (kept,) = asides(path)
+    assert kept.read_bytes() == content
+
+
+def test_given_an_end_before_the_new_file_was_written_when_opened_then_lists_are_known_to_be_lost(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "main.json"
+    path.write_bytes(b"{")
+    lists = opened(path)
+    (tmp_path / ".main.json.tmp").mkdir()
+    lists.note("dau", [A], wall=DAY)
+    lists.save()  # takes the damaged one away, and cannot write
+    assert not path.exists()
+    assert opened(path).are_lost(DAY)
+
+
 def test_given_a_folder_that_takes_nothing_when_noted_then_memory_has_it_and_the_next_write_both(
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import tenacity
 
 from discovery.core.errors import LedgerDamagedError, StateError
 from discovery.spark.source.cuts.ledger import ADOPT, Entry, LedgerState, Where, decode, encode, entries_of, fold, prune
-from discovery.store.files import FileLock, write_atomically
+from discovery.store.files import FileLock, set_aside, write_atomically
 from discovery.store.snapshots import file_name
 
 _log = logging.getLogger("kafka_discovery.source")
@@ -77,8 +76,7 @@ class FileLedger:
     def set_aside(self) -> str:
         """See `Ledger.set_aside`; it is kept beside the new one."""
         self._acquire()
-        kept = self.path.with_suffix(f".damaged-{time.time_ns()}")
-        self.path.replace(kept)
+        kept = set_aside(self.path)
         self.close()
         return f"it is kept as {kept}"
 
