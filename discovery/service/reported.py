@@ -59,7 +59,7 @@ class ReportedLists:
                 self._lost_wall = wall
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
             self._lost_wall, self._is_unread = wall, True
-            consequence = "beginning without them; for seven days no removal is called safe for them"
+            consequence = "beginning without them; for seven days no removal is called safe"
             _log.warning("lists_not_read", path=str(path), error=str(error), consequence=consequence)
 
     def note(self, consumer_id: str, addresses: Sequence[BrokerAddress], *, instance: str = "", wall: float) -> None:
