@@ -192,10 +192,10 @@ class Api:
                 f"the service has just begun, and consumers may not have reported yet: ask in {wait_seconds:.0f} s."
             ]
         if hub.cluster.reported.are_lost(self._service.clock.wall()):
-            doubts += [
-                "lists reported in the last seven days could not be read: of a job that is down none may be known. Where "
-                "you know of none, ask with assume_no_other_clients (--assume-no-other-clients)."
-            ]
+            doubts.append(
+                "lists reported in the last seven days could not be read: of a job that is down none may be known. "
+                "Where you know of none, ask with assume_no_other_clients (--assume-no-other-clients)."
+            )
         if doubts and not (query.verify or query.assume_no_other_clients):
             facts = replace(facts, doubts=(*facts.doubts, *doubts))
         facts = replace(facts, clients_known=clients_known)
