@@ -81,7 +81,7 @@ LARGE = {
     "two lanes, two batches": World(lanes=2, attempts=1),
     "two lanes, overlapping attempts": World(batches=((0, 1),), lanes=2, crashes=0),
     "two lanes, then one, two crashes": World(batches=((0, 1),), lanes=2, lanes_later=1, attempts=1, crashes=2),
-    "four lanes in two tasks": World(batches=((0, 2),), lanes=4, tasks_later=2, attempts=1),
+    "three lanes in two tasks": World(batches=((0, 1),), lanes=3, tasks_later=2, attempts=1),
     "a checkpoint two batches older, overlapping attempts": World(batches=ONE, rolled_back=2),
     "down for more than a week, overlapping attempts": World(batches=ONE, weeks=1),
 }
