@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -96,7 +96,8 @@ class Job:
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait(STEP_SECONDS)
             for held in armed.glob("*.held.*") if armed else ():
                 held.unlink()  # Spark's workers are in a group of their own
@@ -209,12 +210,10 @@ def test_given_a_bucket_that_is_not_there_when_a_job_starts_then_one_line_says_s
     assert job.run(job.command("copy_topic", *arguments)) == 1
     lines = unexpected(job.said())
     assert "Traceback" not in job.said()
-    assert lines[-1].startswith("copy_topic: the query failed: org.apache.hadoop.fs.s3a.UnknownStoreException"), lines[
-        -1
-    ]
+    assert lines[-1].startswith("copy: the query failed: org.apache.hadoop.fs.s3a.UnknownStoreException"), lines[-1]
 
 
 def test_given_a_state_dir_on_s3a_when_a_job_starts_then_one_line_refuses_it(job: Job) -> None:
     there = f"{job.store.url}/state"
     assert job.run(job.command("copy_topic", "--output-topic", job.target, "--state-dir", there)) == 2
-    assert job.log.read_text() == f"copy_topic: --state-dir: {there} {NOT_HERE}; name a local or mounted one\n"
+    assert job.log.read_text() == f"copy: --state-dir: {there} {NOT_HERE}; name a local or mounted one\n"
