@@ -301,6 +301,15 @@ test-helm: setup build/tools/usr/bin/helm ## Build helm (6 minutes), then lint t
 test-yarn: setup build/kafka.ready ## Jobs in a packed environment on a YARN and an HDFS of our own, killed there (a JDK; 10 minutes)
 	$(BIN)/python -m pytest -ra -m long tests/stack/test_yarn.py
 
+build/tools/usr/bin/versitygw: tests/stack/s3/go.mod tests/stack/s3/go.sum
+	@mkdir -p $(@D)
+	cd tests/stack/s3 && go build -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
+
+.PHONY: test-object-store
+test-object-store: export SPARK_SUBMIT_OPTS ?= $(DRIVER)
+test-object-store: setup build/kafka.ready build/tools/usr/bin/versitygw ## Jobs with checkpoint and output on an S3 of our own, drivers killed there (Go; 5 minutes)
+	$(BIN)/python -m pytest -ra -m long tests/stack/test_object_store.py
+
 .PHONY: compose-scale-in
 compose-scale-in: ## Remove two of the five brokers of the running compose stack
 	@compose="docker compose"; docker compose version >/dev/null 2>&1 || compose=docker-compose; \

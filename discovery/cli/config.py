@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from discovery.config.flags import AsJson
+from discovery.config.flags import AsJson, state_folder
 from discovery.config.layers import Where
 from discovery.config.logs import configure_logging
 from discovery.config.opened import open_files
@@ -23,7 +23,10 @@ Host = Annotated[str | None, typer.Option("--host", help="Address of the API; be
 Port = Annotated[int | None, typer.Option("--port", help="Port of the API and the status page; 0: any free one.")]
 ProbeHost = Annotated[str | None, typer.Option("--probe-host", help="Address of probes and metrics.")]
 ProbePort = Annotated[int | None, typer.Option("--probe-port", help="Port of probes and metrics; 0: any free one.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="Folder of the last good views.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state-dir", parser=state_folder, help="Folder of the last good views."),
+]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the token of the API.")]
 WithEndpoint = Annotated[
     bool | None, typer.Option("--endpoint/--no-endpoint", help="Offer the local bootstrap endpoint, 127.0.0.1:19092.")

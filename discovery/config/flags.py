@@ -8,9 +8,20 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hin
 
 import typer
 
+from discovery.config.option_values import path_of
+
+
+def state_folder(text: str) -> Path:
+    """Read `--state-dir`. Raises ConfigError where it is no path of this machine."""
+    return path_of("--state-dir", text)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this the command only says what it would do.")]
-StateFolder = Annotated[Path | None, typer.Option("--state-dir", help="State folder; the user's by default.")]
+StateFolder = Annotated[
+    Path | None,
+    typer.Option("--state-dir", parser=state_folder, help="State folder; the user's by default."),
+]
 KafkaTimeout = Annotated[float, typer.Option("--timeout", min=1, max=600, help="Seconds to wait for Kafka.")]
 ClientOption = Annotated[
     list[str] | None,

@@ -39,8 +39,16 @@ def text_of(option: str, text: str) -> str:
 
 
 def path_of(option: str, text: str) -> Path:
-    """Return a path. Raises ConfigError where it is empty."""
-    return Path(text_of(option, text)).expanduser()
+    """Return a path of this machine. Raises ConfigError where it is empty or a URI, of which `Path` makes a folder."""
+    given = text_of(option, text)
+    if is_uri(given):
+        raise ConfigError(f"{option}: {given} is no path of this machine; name a local or mounted one")
+    return Path(given).expanduser()
+
+
+def is_uri(text: str) -> bool:
+    """Tell `s3a://…` and the like, which Hadoop's file systems can read and Python's cannot, from a path."""
+    return "://" in text
 
 
 def positive(option: str, text: str) -> int:

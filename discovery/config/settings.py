@@ -17,6 +17,7 @@ from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
 from discovery.config.durations import seconds
 from discovery.config.hosts import is_loopback
+from discovery.config.option_values import is_uri
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, parse_bootstrap_servers
 from discovery.core.policy import Policy
@@ -29,6 +30,12 @@ RESERVED = frozenset({"default"})
 
 def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _of_this_machine(value: object) -> object:
+    if isinstance(value, str) and is_uri(value):
+        raise ValueError("no path of this machine; name a local or mounted one")
+    return value
 
 
 Duration = Annotated[float, BeforeValidator(seconds), Field(gt=0, lt=float("inf"))]
@@ -196,7 +203,7 @@ class ClusterSettings(Section):
 class Settings(Section):
     """The service's whole configuration."""
 
-    state_dir: Path | None = Field(
+    state_dir: Annotated[Path | None, BeforeValidator(_of_this_machine)] = Field(
         default=None, description="Folder of the last good views; the user's state folder if unset."
     )
     silence_seconds: Duration = Field(

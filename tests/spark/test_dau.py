@@ -541,6 +541,18 @@ def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(se
     assert [tuple(row) for row in found] == [(None, "a")]
 
 
+def test_given_a_checkpoint_whose_client_is_not_here_when_the_session_is_made_then_one_line_says_what_is_missing(
+    session: SparkSession,
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        write_local_files_without_forks(session, "s3a://bucket/checkpoint")
+    assert str(caught.value) == (
+        "--checkpoint: s3a://bucket/checkpoint: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class "
+        "org.apache.hadoop.fs.s3a.S3AFileSystem not found; name Hadoop's client for s3a with --conf "
+        "spark.jars.packages=…"
+    )
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "chosen", "expected"),
     [

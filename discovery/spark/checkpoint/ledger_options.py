@@ -9,6 +9,7 @@ import typer
 
 from discovery.config.client.opened_stores import open_stores
 from discovery.config.client.options import ClientOptions, map_client_options
+from discovery.config.option_values import is_uri
 from discovery.core.errors import ConfigError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicName, parse_bootstrap_servers
@@ -20,7 +21,20 @@ from discovery.store.locations import default_state_dir
 if TYPE_CHECKING:
     from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 
-Folder = Annotated[Path, typer.Argument(help="The query's checkpointLocation, on a local or mounted disk.")]
+
+def _folder(text: str) -> Path:
+    if is_uri(text):
+        raise ConfigError(
+            f"{text} is no path of this machine; copy its metadata, offsets, commits and sources here (hadoop fs -get) "
+            "and name the copy"
+        )
+    return Path(text)
+
+
+Folder = Annotated[
+    Path,
+    typer.Argument(parser=_folder, help="The query's checkpointLocation, or a copy, on a local or mounted disk."),
+]
 Kind = Annotated[str, typer.Option("--cut-ledger", help="file or kafka, as the source's cutLedger.")]
 Topic = Annotated[str | None, typer.Option("--cut-ledger-topic", help="The source's cutLedgerTopic.")]
 Bootstrap = Annotated[str | None, typer.Option("--bootstrap", help="Where Kafka is: HOST:PORT,…")]

@@ -2,10 +2,11 @@
 
 from argparse import Namespace
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from discovery.config.durations import duration_option
-from discovery.config.option_values import topic_name
+from discovery.config.option_values import path_of, topic_name
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
 from discovery.spark.jobs.letters import Clock
@@ -64,12 +65,14 @@ def job_parser(name: str, description: str, *, sink_id: str, dead_letters: str =
     add("--max-offsets-per-trigger", metavar="N", help="most records per micro-batch")
     add("--on-parked", choices=("continue", "hold"), default="continue", help="while a partition has no leader")
     add("--source-id", help="name of this source; its state is kept under it")
-    add("--state-dir", type=Path, metavar="DIR", help="where the last good view of the cluster is kept")
+    state = partial(path_of, "--state-dir")
+    add("--state-dir", type=state, metavar="DIR", help="where the last good view of the cluster is kept")
     add("--source-option", action="append", default=[], metavar="NAME=VALUE", help="any other option of the source")
     add("--format", default=SOURCE, help=f"Spark source to read with (default: {SOURCE})")
     add("--master", help="Spark master (default: this machine, unless started by spark-submit)")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting")
-    add("--progress-file", type=Path, metavar="FILE", help="append one JSON line per finished micro-batch")
+    file = partial(path_of, "--progress-file")
+    add("--progress-file", type=file, metavar="FILE", help="append one JSON line per finished micro-batch")
     add("--metrics", metavar="HOST:PORT", help="serve metrics of source and query there (default: nowhere)")
     return parser
 

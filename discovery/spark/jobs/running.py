@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
@@ -111,13 +111,28 @@ def write_local_files_without_forks(session: SparkSession, checkpoint: str) -> N
     same files. On a local disk both look whether a file exists and then rename; to replace a file of the state, the
     default deletes it first, and this one renames over it. The user's own choice stays.
 
+    Raises:
+        ConfigError: Hadoop has no client for that file system.
+
     Runs: driver, once; asks Hadoop which file system the checkpoint lies in.
     """
     hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]  # noqa: SLF001 - no public way
     configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    local = hadoop.Path(checkpoint).getFileSystem(configuration).getScheme() == "file"
+    path = hadoop.Path(checkpoint)
+    try:
+        local = path.getFileSystem(configuration).getScheme() == "file"
+    except Py4JJavaError as error:
+        raise errors.ConfigError(
+            f"--checkpoint: {checkpoint}: {_first_line(error)}; name Hadoop's client for {path.toUri().getScheme()} "
+            "with --conf spark.jars.packages=…"
+        ) from error
     if local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         session.conf.set(CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER)
+
+
+def _first_line(error: Py4JJavaError) -> str:
+    """Return what Java said, without the trace that follows."""
+    return str(error.java_exception.toString()).splitlines()[0]
 
 
 def _mute(session: SparkSession, logger: str) -> None:
@@ -140,9 +155,11 @@ def ended(job: str, act: Callable[[], None]) -> int:
     except errors.DiscoveryError as error:
         print(f"{job}: {_sentence(error)}", file=sys.stderr)  # noqa: T201 - a job's own output
         return error.exit_code
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         known = own_error(str(error))
-        print(f"{job}: the query failed: {_sentence(known) if known else error}", file=sys.stderr)  # noqa: T201 - a job's own output
+        # PySpark leaves what a file system refuses as py4j raised it.
+        said = _sentence(known) if known else _first_line(error) if isinstance(error, Py4JJavaError) else error
+        print(f"{job}: the query failed: {said}", file=sys.stderr)  # noqa: T201 - a job's own output
         return known.exit_code if known else 1
     finally:
         for number, handler in before.items():

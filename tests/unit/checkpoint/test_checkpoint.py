@@ -201,6 +201,7 @@ MISTAKES: list[tuple[list[str], type[DiscoveryError], str]] = [
         "kafka.sasl.jaas.config: cannot read /nowhere",
     ),
     (["--cut-ledger", "kafka"], ConfigError, "no effect without --source-id"),
+    (["--state-dir", "s3a://b/s"], ConfigError, "--state-dir: s3a://b/s is no path of this machine"),
     (["--source-id", "nobody", "--state-dir", "/nowhere"], StateError, "there is no ledger of cuts in /nowhere"),
 ]
 
@@ -212,6 +213,22 @@ def test_given_a_mistake_when_run_then_one_line_says_what_to_do(
     code, output = run("verify", checkpoint(tmp_path, {0: OURS}, [0]), *arguments)
     assert code == kind.exit_code
     assert text in output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect"],
+        ["verify"],
+        ["adopt", "--source-id", "s"],
+        ["cut", "--source-id", "s", "--partition", "t-0", "--at", "0"],
+    ],
+)
+def test_given_a_checkpoint_in_an_object_store_when_run_then_one_line_says_to_copy_it_here(command: list[str]) -> None:
+    said = (
+        "s3a://b/ck is no path of this machine; copy its metadata, offsets, commits and sources here (hadoop fs -get)"
+    )
+    assert run(*command, "s3a://b/ck") == (2, f"{said} and name the copy")
 
 
 def test_given_a_folder_that_is_no_checkpoint_when_run_then_that_is_said(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_given_foreign_variables_as_kubernetes_injects_them_when_loaded_then_the
         ("[loop]\nintervall = 1\n" + ONE, "loop.intervall: unknown setting; known are"),
         ("[loop]\ninterval_seconds = 'soon'\n" + ONE, "loop.interval_seconds: 'soon': a duration is"),
         ("silence_seconds = 'soon'\n" + ONE, "silence_seconds ({file}): 'soon': a duration is"),
+        ("state_dir = 's3a://b/s'\n" + ONE, "state_dir ({file}): 's3a://b/s': no path of this machine; name a local"),
         ("api = 3\n" + ONE, "api ({file}): 3: it must be a valid table"),
         ("a = [", "is not TOML"),
         (ONE + "client.'security.protocl' = 'SSL'\n", "did you mean kafka.security.protocol?"),

@@ -171,6 +171,11 @@ def test_given_expressions_when_read_then_they_may_hold_equals_signs() -> None:
         (["--on-parked", "maybe"], "--on-parked"),
         (["--bootstrap-servers", "nowhere"], "--bootstrap-servers: 'nowhere'"),
         (["--output", "parquet:/out"], "--output-topic: it has no effect without --output kafka"),
+        (
+            ["--state-dir", "s3a://b/s"],
+            "--state-dir: s3a://b/s is no path of this machine; name a local or mounted one",
+        ),
+        (["--progress-file", "s3a://b/p"], "--progress-file: s3a://b/p is no path of this machine"),
         (["--unknown"], "unrecognized arguments: --unknown; see --help"),
     ],
 )

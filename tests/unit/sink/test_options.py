@@ -65,6 +65,7 @@ def test_given_dead_letters_when_parsed_then_their_topic_is_kept() -> None:
         ({"lanes": "0"}, "lanes: '0' is not a whole number of 1 to 128"),
         ({"lanes": "129"}, "lanes: '129' is not a whole number of 1 to 128"),
         ({"lanes": "two"}, "lanes: 'two' is not a whole number"),
+        ({"stateDir": "hdfs://h/s"}, "stateDir: hdfs://h/s is no path of this machine; name a local or mounted one"),
         ({"onMismatch": "maybe"}, "onMismatch: 'maybe' is not one of fail, keep-committed, rewrite"),
         ({"onBadRecord": "drop"}, "onBadRecord: 'drop' is not one of fail, dead-letter"),
         ({"onBadRecord": "dead-letter"}, "deadLetterTopic: required with onBadRecord=dead-letter"),

@@ -153,6 +153,7 @@ T = {**REQUIRED, "subscribe": "t"}
         ({**T, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger: '0' is not a whole number of 1 or more"),
         ({**T, "minPartitions": "x"}, "minPartitions: 'x' is not a whole number of 1 or more"),
         ({**T, "includeHeaders": "yes"}, "includeHeaders: 'yes' is not one of true, false"),
+        ({**T, "stateDir": "s3a://b/s"}, "stateDir: s3a://b/s is no path of this machine; name a local or mounted one"),
         ({**T, "onParked": "wait"}, "onParked: 'wait' is not one of continue, hold"),
         ({**T, "startupTimeout": "10"}, "startupTimeout: '10' is not a duration above zero"),
         ({**T, "fetchEngine": "fast"}, "fetchEngine: 'fast' is not one of auto, native, python"),
