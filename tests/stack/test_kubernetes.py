@@ -276,7 +276,7 @@ def test_given_the_deployment_when_what_wants_a_shell_in_the_pod_is_run_there_th
     assert len(wanted) > 10
     with deployed.step("runbooks, what wants a shell in the pod", "kubectl -n NAMESPACE exec -it POD -- bash") as said:
         for name, script in wanted:
-            answer = in_pod(deployed, f"export PID=1 CLUSTER=main\n{known}\n{script}")
+            answer = in_pod(deployed, f"exec 2>&1; export PID=1 CLUSTER=main\n{known}\n{script}")
             assert answer, f"{name}: {script}"
         said += [f"{len(wanted)} blocks answered"]
 
