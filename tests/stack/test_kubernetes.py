@@ -295,7 +295,7 @@ def test_given_the_chart_when_installed_and_tested_then_another_pod_reaches_its_
     with kube.step("its test, on a node without DNS", "helm test kafka-discovery") as said:
         tested = kube.run("bash", "-c", f"{helm} test kafka-discovery -n by-helm --timeout 60s 2>&1 || true")
         logged = kube.kubectl("-n", "by-helm", "logs", "kafka-discovery-test")
-        said += [tested.strip().splitlines()[-1], logged.splitlines()[0]]
+        said += [tested.rpartition("* ")[2].strip(), logged.splitlines()[0]]
     assert "kafka-discovery-test failed" in tested, f"the node has no DNS: {tested}"
     assert "kafka-discovery.by-helm" in logged
     with kube.step("the pod of that test, told the address", "helm get hooks kafka-discovery") as said:
