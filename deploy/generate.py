@@ -19,13 +19,20 @@ HERE = Path("deploy")
 _PAGE = Path("docs/how-to/deploy-alerts.md")
 _TRIED, _TRIED_SOURCES = HERE / "tried/alerts.json", HERE / "tried/source_alerts.json"
 """What `make test-alerts` has seen; it writes new ones to build."""
+_PLAYED = {
+    HERE / "tried/compose.json": Path("docs/how-to/deploy-compose.md"),
+    HERE / "tried/kubernetes.json": Path("docs/how-to/deploy-kubernetes.md"),
+    HERE / "tried/runbooks.json": Path("docs/how-to/deploy-systemd.md"),
+    HERE / "tried/yarn.json": Path("docs/how-to/cluster.md"),
+}
+"""What the other tests of whole stacks came to, and the page that tells of it; they write new ones to build/tried."""
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
 
 
 def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
     """Return every generated file by path.
 
-    Runs: anywhere; reads the page whose table of alerts it renews.
+    Runs: anywhere; reads the pages whose tables it renews.
     """
     spec = rules.groups(runbooks=runbooks)
     rule = rules.prometheus_rule(spec)
@@ -34,6 +41,7 @@ def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
         **_chart(rule),
         **_dashboards(),
         _PAGE: _page(_PAGE.read_text(encoding="utf-8")),
+        **{page: _played_page(table, page) for table, page in _PLAYED.items()},
         HERE / "prometheus/rules/kafka-discovery.yml": as_yaml(spec),
         HERE / "prometheus/rules/prometheusrule.yaml": as_yaml(rule),
         HERE / "prometheus/tests/kafka-discovery.yml": as_yaml(cases.tests("../rules/kafka-discovery.yml")),
@@ -107,6 +115,31 @@ def tried_rows(seen: dict[str, Any]) -> str:
     """
     names = ("alert", "fault", "fired_after_seconds", "resolved_after_seconds")
     return "".join(f"| {' | '.join(str(row[name]) for name in names)} |\n" for row in seen["alerts"])
+
+
+def _played_page(table: Path, page: Path) -> str:
+    seen = json.loads(table.read_text(encoding="utf-8"))
+    return _between(page.read_text(encoding="utf-8"), "figures", played(seen))
+
+
+def played(seen: dict[str, Any]) -> str:
+    """Return what a test of a whole stack came to: where, how long, and step by step where it keeps steps.
+
+    Runs: anywhere (pure).
+    """
+    tests = seen["tests"].values()
+    passed, seconds = sum(one["outcome"] == "passed" for one in tests), sum(one["seconds"] for one in tests)
+    text = f"One run of commit {seen['commit']} on a machine with {seen['cores']} cores: {passed} of {len(tests)} tests"
+    text += f" passed, {seconds} s.\n"
+    if "steps" in seen:
+        text += f"{', '.join(' '.join(one) for one in seen['versions'].items())}.\n\n"
+        text += "| what | command | result | s |\n|---|---|---|---|\n" + "".join(map(_step, seen["steps"]))
+    return text
+
+
+def _step(step: dict[str, Any]) -> str:
+    what, command, result = (" ".join(step[name].split()).replace("|", r"\|") for name in ("what", "command", "result"))
+    return f"| {what} | `{command}` | {result} | {step['seconds']} |\n"
 
 
 def _row(alert: Alert) -> str:

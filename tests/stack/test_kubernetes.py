@@ -6,7 +6,7 @@ That is the point: nothing in a driver's pod may wait for Kafka. The driver's im
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from tests.stack.images import Image, installed_layer, write_archive
 from tests.stack.kube.node import Node, missing, node
 from tests.support.debian_tools import find
 from tests.support.helpers import eventually
-from tests.support.runbooks import console_commands
+from tests.support.manual.markdown import RUNBOOKS, Block, blocks
+from tests.support.runbooks import SAYS, console_commands, sh_blocks
 
 pytestmark = [pytest.mark.timeout(900)]
 SPARK = Path("deploy/kubernetes/spark")
@@ -70,9 +71,20 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         for kind, plural in (("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")):
             started.kubectl("apply", "-f", "-", text=_CRD.format(kind=kind, plural=plural, singular=kind.lower()))
         add_volume(started, "default", "kafka-discovery-driver-state", folder)
-        for name in ("configmap.yaml", "claim.yaml"):
-            started.kubectl("apply", "--validate=strict", "-f", str(Path(SPARK, name).resolve()))
+        files = [SPARK / name for name in ("configmap.yaml", "claim.yaml")]
+        with started.step(
+            "what a driver's pod needs first", f"kubectl apply -f {' -f '.join(map(str, files))}"
+        ) as said:
+            for file in files:
+                said.extend(started.kubectl("apply", "--validate=strict", "-f", str(file.resolve())).splitlines())
         yield started
+
+
+@pytest.fixture(autouse=True)
+def noted(kube: Node, record_property: Callable[[str, object], None]) -> None:
+    """Keep what was done on the node, and its versions, with what the tests came to."""
+    record_property("versions", kube.versions)
+    record_property("steps", kube.steps)
 
 
 def driver_pod(file: str, name: str, code: str) -> str:
@@ -91,19 +103,25 @@ def start_driver(kube: Node, file: str, name: str, code: str) -> None:
 
 
 def test_given_kafka_is_away_when_a_driver_starts_beside_the_native_sidecar_then_it_runs_and_ends(kube: Node) -> None:
-    start_driver(kube, "pod-template.yaml", "native", f"{_ASK}; import time; time.sleep(5)")
-    eventually(lambda: kube.get("pod/native", ".status.phase") == "Succeeded", 120, "the driver's end")
-    assert kube.kubectl("logs", "native", "-c", "spark-kubernetes-driver").strip() == "200"
+    with kube.step("a driver beside the native sidecar", f"kubectl apply -f {SPARK}/pod-template.yaml") as result:
+        start_driver(kube, "pod-template.yaml", "native", f"{_ASK}; import time; time.sleep(5)")
+        eventually(lambda: kube.get("pod/native", ".status.phase") == "Succeeded", 120, "the driver's end")
+        heard = kube.kubectl("logs", "native", "-c", "spark-kubernetes-driver").strip()
+        code = kube.get("pod/native", ".status.initContainerStatuses[0].state.terminated.exitCode")
+        result += ["pod Succeeded", f"the driver was answered {heard}", f"the sidecar left with {code}"]
+    assert heard == "200"
     assert "cold" in kube.kubectl("logs", "native", "-c", "kafka-discovery")
-    ended = ".status.initContainerStatuses[0].state.terminated.exitCode"
-    assert kube.get("pod/native", ended) == "0", "an operator would take another code for a failed application"
+    assert code == "0", "an operator would take another code for a failed application"
     assert kube.get("pod/native", ".status.initContainerStatuses[0].restartCount") == "0"
 
 
 def test_given_kubernetes_before_1_29_when_the_driver_ends_then_the_pod_completes(kube: Node) -> None:
     code = "import pathlib, time; time.sleep(3); pathlib.Path('/run/kafka-discovery/driver-ended').touch()"
-    start_driver(kube, "pod-template-before-1.29.yaml", "before", code)
-    eventually(lambda: kube.get("pod/before", ".status.phase") == "Succeeded", 120, "the end of both containers")
+    file = "pod-template-before-1.29.yaml"
+    with kube.step("a driver beside the fallback's container", f"kubectl apply -f {SPARK}/{file}") as result:
+        start_driver(kube, file, "before", code)
+        eventually(lambda: kube.get("pod/before", ".status.phase") == "Succeeded", 120, "the end of both containers")
+        result += ["pod Succeeded"]
 
 
 def add_volume(kube: Node, namespace: str, claim: str, folder: Path) -> None:
@@ -154,8 +172,10 @@ def deployed(kube: Node, tmp_path_factory: pytest.TempPathFactory) -> Node:
     own = {"namespace": "kd", "resources": ["../base"], "components": ["../monitoring"]}
     (folder / "kubernetes/own").mkdir()
     (folder / "kubernetes/own/kustomization.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
-    kube.kubectl("apply", "--validate=strict", "-k", str(folder / "kubernetes/own"))
-    eventually(lambda: started(kube, "kd"), 120, "a service that has started and, without Kafka, is not ready")
+    with kube.step("the service, with the monitoring component", "kubectl apply -k …") as said:
+        applied = kube.kubectl("apply", "--validate=strict", "-k", str(folder / "kubernetes/own")).splitlines()
+        eventually(lambda: started(kube, "kd"), 120, "a service that has started and, without Kafka, is not ready")
+        said += [f"{len(applied)} objects created", "pod started and not ready"]
     return kube
 
 
@@ -165,18 +185,26 @@ def test_given_the_deployment_when_the_lines_of_the_runbooks_are_run_then_they_d
     for page, line in lines:
         pod = pod_of(deployed, "kd")
         command = line.replace("NAMESPACE", "kd").replace("POD", pod)
-        if "port-forward" in line:
-            with forwarded(deployed, command):
-                pass
-        elif "grep" in line:
-            assert "BUG" not in deployed.run("bash", "-c", f"{command} || true"), page
-            assert "cold" in deployed.run("bash", "-c", command.split("|")[0])
-        elif "restart" in line:
-            assert "restarted" in deployed.run("bash", "-c", command)
-            eventually(partial(has_changed, deployed, pod), 120, "another pod")
-        else:
-            seen = deployed.run("bash", "-c", command)
-            assert ("cold" in seen) if "logs" in line else ("podmonitor" in seen and "networkpolicy" in seen), seen
+        with deployed.step(f"runbook {page}", line) as said:
+            said += [run_line(deployed, command, pod)]
+
+
+def run_line(kube: Node, command: str, pod: str) -> str:
+    """Run one of those lines, and say what was seen of it."""
+    if "port-forward" in command:
+        with forwarded(kube, command):
+            return "both ports answer, the API over TLS and with the token alone"
+    if "grep" in command:
+        assert "BUG" not in kube.run("bash", "-c", f"{command} || true"), command
+        assert "cold" in kube.run("bash", "-c", command.partition("|")[0])
+        return "no bug in the log"
+    seen = kube.run("bash", "-c", command)
+    if "restart" in command:
+        assert "restarted" in seen
+        eventually(partial(has_changed, kube, pod), 120, "another pod")
+        return "another pod started"
+    assert ("cold" in seen) if "logs" in command else ("podmonitor" in seen and "networkpolicy" in seen), seen
+    return "the service's log" if "logs" in command else "both listed"
 
 
 def has_changed(kube: Node, old: str) -> bool:
@@ -206,47 +234,88 @@ def forwarded(kube: Node, command: str) -> Iterator[None]:
 
 def test_given_the_deployment_when_it_runs_then_it_may_write_its_volume_and_nothing_else(deployed: Node) -> None:
     assert deployed.kubectl("-n", "kd", "get", "pvc", "-o", "jsonpath={.items[*].status.phase}") == "Bound"
-    inside = ("-n", "kd", "exec", "deployment/kafka-discovery", "--", "sh", "-c")
-    assert (
-        deployed.kubectl(*inside, "id -u; touch /var/lib/kafka-discovery/x && rm /var/lib/kafka-discovery/x")
-        == "10001\n"
+    write = "id -u; touch /var/lib/kafka-discovery/x && rm /var/lib/kafka-discovery/x; touch /opt/x 2>&1 || true"
+    with deployed.step("the volume, and nothing else, can be written", f"kubectl exec … -- bash -c '{write}'") as said:
+        said.extend(in_pod(deployed, write).splitlines())
+    user, refused = said
+    assert user == "10001"
+    assert "Read-only" in refused
+
+
+def in_pod(kube: Node, script: str) -> str:
+    """Run a script in the service's pod; return all it says."""
+    return kube.kubectl(
+        "-n", "kd", "exec", "deployment/kafka-discovery", "--", "bash", "-euo", "pipefail", "-c", script
     )
-    assert "Read-only" in deployed.kubectl(*inside, "touch /opt/x 2>&1 || true")
 
 
 def test_given_a_private_authority_when_a_command_asks_the_service_then_it_is_answered_over_tls(deployed: Node) -> None:
     ask = "kafka-discovery status --url https://127.0.0.1:9463 --token-file /run/secrets/kafka-discovery/token"
-    inside = ("-n", "kd", "exec", "deployment/kafka-discovery", "--", "sh", "-c")
-    trusting = deployed.kubectl(*inside, f"{ask} --ca-file /run/secrets/kafka-discovery-tls/tls.crt 2>&1; echo $?")
+    trust = f"{ask} --ca-file /run/secrets/kafka-discovery-tls/tls.crt"
+    with deployed.step("a question over TLS from within the pod", f"kubectl exec … -- {trust}") as said:
+        trusting = in_pod(deployed, f"{trust} 2>&1 || echo $?")
+        said += [trusting.splitlines()[0], f"exit code {trusting.split()[-1]}"]
     assert "no broker answered within" in trusting, trusting
     assert trusting.endswith("\n3\n"), "no broker answers, but the service does"
-    refused = deployed.kubectl(*inside, f"{ask} 2>&1 || true")
+    with deployed.step("the same without --ca-file", f"kubectl exec … -- {ask}") as said:
+        refused = in_pod(deployed, f"{ask} 2>&1 || true")
+        said += [refused.splitlines()[0]]
     assert "certificate" in refused, refused
+
+
+def of_pod(block: Block) -> str:
+    """Return the lines of a block that want a shell in the pod, as deploy/runbooks/README.md divides them."""
+    if not any(word in block.text for word in ("STATE_DIR", "CONFIG", "/proc")):
+        return ""
+    return "".join(line for line in block.text.splitlines(keepends=True) if not line.startswith("curl"))
+
+
+def test_given_the_deployment_when_what_wants_a_shell_in_the_pod_is_run_there_then_it_answers(deployed: Node) -> None:
+    (known,) = (b.text for b in blocks(RUNBOOKS / "README.md") if b.language == "sh")
+    wanted = [(name, script) for name in SAYS for block in sh_blocks(name) if (script := of_pod(block))]
+    assert len(wanted) > 10
+    with deployed.step("runbooks, what wants a shell in the pod", "kubectl -n NAMESPACE exec -it POD -- bash") as said:
+        for name, script in wanted:
+            answer = in_pod(deployed, f"exec 2>&1; export PID=1 CLUSTER=main\n{known}\n{script}")
+            assert answer, f"{name}: {script}"
+        said += [f"{len(wanted)} blocks answered"]
 
 
 def test_given_the_chart_when_installed_and_tested_then_another_pod_reaches_its_service(
     kube: Node, tmp_path: Path
 ) -> None:
-    helm = find("helm")
-    if helm is None:
-        pytest.skip("helm is not here, though make test-kubernetes builds it")
+    helm = str(find("helm"))
     prepare(kube, "by-helm", tmp_path)
     chart = str(Path("deploy/helm/kafka-discovery").resolve())
-    kube.run(helm, "install", "kafka-discovery", chart, "-n", "by-helm", "--set", "monitoring.enabled=true")
-    eventually(lambda: started(kube, "by-helm"), 120, "the service of the chart")
-    where = ("-n", "by-helm", "get", f"pod/{pod_of(kube, 'by-helm')}", "-o", "jsonpath={.status.podIP}")
-    address = kube.kubectl(*where)
-    tested = kube.run("bash", "-c", f"{helm} test kafka-discovery -n by-helm --timeout 60s 2>&1 || true")
+    own = ("--set", "monitoring.enabled=true")
+    with kube.step("the chart", f"helm install kafka-discovery deploy/helm/kafka-discovery {' '.join(own)}") as said:
+        kube.run(helm, "install", "kafka-discovery", chart, "-n", "by-helm", *own)
+        eventually(lambda: started(kube, "by-helm"), 120, "the service of the chart")
+        said += ["pod started and not ready"]
+    with kube.step("its test, on a node without DNS", "helm test kafka-discovery") as said:
+        tested = kube.run("bash", "-c", f"{helm} test kafka-discovery -n by-helm --timeout 60s 2>&1 || true")
+        logged = kube.kubectl("-n", "by-helm", "logs", "kafka-discovery-test")
+        said += [tested.rpartition("* ")[2].strip(), logged.splitlines()[0]]
     assert "kafka-discovery-test failed" in tested, f"the node has no DNS: {tested}"
-    assert "kafka-discovery.by-helm" in kube.kubectl("-n", "by-helm", "logs", "kafka-discovery-test")
-    only = ("--show-only", "templates/tests/status.yaml")
-    pod = yaml.safe_load(kube.run(helm, "template", "kafka-discovery", chart, "-n", "by-helm", *only))
-    pod["metadata"]["name"] = "another"
-    pod["spec"]["hostAliases"] = [{"ip": address, "hostnames": ["kafka-discovery.by-helm"]}]
-    kube.kubectl("-n", "by-helm", "apply", "--validate=strict", "-f", "-", text=yaml.safe_dump(pod))
-    phase = ("-n", "by-helm", "get", "pod/another", "-o", "jsonpath={.status.phase}")
-    eventually(lambda: kube.kubectl(*phase) == "Failed", 120, "an answer, which without Kafka is no view")
-    assert "no broker answered within" in kube.kubectl("-n", "by-helm", "logs", "another")
+    assert "kafka-discovery.by-helm" in logged
+    with kube.step("the pod of that test, told the address", "helm get hooks kafka-discovery") as said:
+        another = ("-n", "by-helm", "get", "pod/another", "-o", "jsonpath={.status.phase}")
+        kube.kubectl("-n", "by-helm", "apply", "--validate=strict", "-f", "-", text=told_the_address(kube, helm))
+        eventually(lambda: kube.kubectl(*another) == "Failed", 120, "an answer, which without Kafka is no view")
+        answer = kube.kubectl("-n", "by-helm", "logs", "another")
+        said.extend(answer.splitlines())
+    assert "no broker answered within" in answer
     kube.kubectl("-n", "by-helm", "delete", "pod", "another", "kafka-discovery-test")
-    kube.run(helm, "uninstall", "kafka-discovery", "-n", "by-helm")
-    eventually(lambda: not kube.kubectl("-n", "by-helm", "get", "pods", "-o", "name"), 60, "the end of the pod")
+    with kube.step("away with the chart", "helm uninstall kafka-discovery") as said:
+        kube.run(helm, "uninstall", "kafka-discovery", "-n", "by-helm")
+        eventually(lambda: not kube.kubectl("-n", "by-helm", "get", "pods", "-o", "name"), 60, "the end of the pod")
+        said += ["no pod is left"]
+
+
+def told_the_address(kube: Node, helm: str) -> str:
+    """Return the pod of `helm test` under another name, with the service's address in its hosts file."""
+    where = ("-n", "by-helm", "get", f"pod/{pod_of(kube, 'by-helm')}", "-o", "jsonpath={.status.podIP}")
+    pod = yaml.safe_load(kube.run(helm, "get", "hooks", "kafka-discovery", "-n", "by-helm"))
+    pod["metadata"]["name"] = "another"
+    pod["spec"]["hostAliases"] = [{"ip": kube.kubectl(*where), "hostnames": ["kafka-discovery.by-helm"]}]
+    return str(yaml.safe_dump(pod))

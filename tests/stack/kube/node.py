@@ -1,10 +1,12 @@
 """A Kubernetes node in namespaces made for it: API server, controllers, scheduler, kubelet, containerd."""
 
 import contextlib
+import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,8 @@ def missing() -> str | None:
         return "only root may make the namespaces of a node"
     if lacking := [name for name in _NEEDED if find(name) is None]:
         return f"no {', '.join(lacking)} here: apt-get install --no-install-recommends {_PACKAGES}"
-    if not (_TOOLS / "usr/bin/kube-node").exists():
-        return "kube-node is not built: make test-kubernetes (10 minutes)"
+    if lacking := [name for name in ("kube-node", "helm", "etcd") if find(name) is None]:
+        return f"{', '.join(lacking)} not built: make test-kubernetes (16 minutes)"
     return None
 
 
@@ -37,6 +39,8 @@ class Node:
     pid: int
     """Of its process 1, as seen from here."""
     folder: Path
+    steps: list[dict[str, str | int]] = field(default_factory=list)
+    """What was done on it, for the table of deploy-kubernetes.md."""
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -64,6 +68,30 @@ class Node:
     def get(self, what: str, path: str) -> str:
         """Return one field of an object: `get("pod/x", ".status.phase")`."""
         return self.kubectl("get", what, "-o", f"jsonpath={{{path}}}", "--ignore-not-found")
+
+    @contextlib.contextmanager
+    def step(self, what: str, command: str) -> Iterator[list[str]]:
+        """Note what is done in the block, by the command as a page has it; its result is what is put into the list."""
+        began, result = time.monotonic(), list[str]()
+        yield result
+        took_seconds = round(time.monotonic() - began)
+        self.steps.append({"what": what, "command": command, "result": ", ".join(result), "seconds": took_seconds})
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What takes part, and which of it."""
+        kubernetes = json.loads(self.kubectl("version", "-o", "json"))
+        etcd, containerd, runc = (
+            self.run(str(find(name)), "--version").split() for name in ("etcd", "containerd", "runc")
+        )
+        return {
+            "Kubernetes": kubernetes["serverVersion"]["gitVersion"],
+            "kubectl": kubernetes["clientVersion"]["gitVersion"],
+            "Helm": self.run(str(find("helm")), "version", "--short").strip(),
+            "etcd": etcd[2],
+            "containerd": containerd[2],
+            "runc": runc[2],
+        }
 
 
 @contextlib.contextmanager
