@@ -298,9 +298,9 @@ def test_given_the_chart_when_installed_and_tested_then_another_pod_reaches_its_
         said += [tested.rpartition("* ")[2].strip(), logged.splitlines()[0]]
     assert "kafka-discovery-test failed" in tested, f"the node has no DNS: {tested}"
     assert "kafka-discovery.by-helm" in logged
-    with kube.step("the pod of that test, told the address", "helm get hooks kafka-discovery") as said:
+    with kube.step("the pod of that test, with the address", "helm get hooks kafka-discovery") as said:
         another = ("-n", "by-helm", "get", "pod/another", "-o", "jsonpath={.status.phase}")
-        kube.kubectl("-n", "by-helm", "apply", "--validate=strict", "-f", "-", text=told_the_address(kube, helm))
+        kube.kubectl("-n", "by-helm", "apply", "--validate=strict", "-f", "-", text=with_the_address(kube, helm))
         eventually(lambda: kube.kubectl(*another) == "Failed", 120, "an answer, which without Kafka is no view")
         answer = kube.kubectl("-n", "by-helm", "logs", "another")
         said.extend(answer.splitlines())
@@ -312,7 +312,7 @@ def test_given_the_chart_when_installed_and_tested_then_another_pod_reaches_its_
         said += ["no pod is left"]
 
 
-def told_the_address(kube: Node, helm: str) -> str:
+def with_the_address(kube: Node, helm: str) -> str:
     """Return the pod of `helm test` under another name, with the service's address in its hosts file."""
     where = ("-n", "by-helm", "get", f"pod/{pod_of(kube, 'by-helm')}", "-o", "jsonpath={.status.podIP}")
     pod = yaml.safe_load(kube.run(helm, "get", "hooks", "kafka-discovery", "-n", "by-helm"))
