@@ -80,23 +80,25 @@ class Reporter:
         if not self._named:
             return
         deadline = self._clock.monotonic() + _OWNER_SECONDS
-        while True:
-            try:
-                self._client.report(self._consumer_id, self._document())
-            except ConsumerIdTakenError as error:
-                if self._inherits():
-                    continue
-                if self._clock.monotonic() >= deadline:
-                    text = f"sourceId {self._consumer_id!r}: {error}"
-                    raise StateError(text) from error
-            except ServiceUnavailableError:
-                if self._clock.monotonic() >= deadline:
-                    return
-            except DiscoveryError:
-                return  # the service is not there: then the state folder's lock decides
-            else:
-                return
-            self._stopping.wait(_RETRY_SECONDS)
+        while not self._is_claimed(deadline) and not self._stopping.wait(_RETRY_SECONDS):
+            pass
+
+    def _is_claimed(self, deadline: float) -> bool:
+        """Claim once; True also where there is no service: then the state folder's lock decides."""
+        try:
+            self._client.report(self._consumer_id, self._document())
+        except ConsumerIdTakenError as error:
+            if self._inherits(error.holder):
+                return self._is_claimed(deadline)
+            if self._clock.monotonic() >= deadline:
+                text = f"sourceId {self._consumer_id!r}: {error}"
+                raise StateError(text) from error
+            return False
+        except ServiceUnavailableError:
+            return self._clock.monotonic() >= deadline
+        except DiscoveryError:
+            return True
+        return True
 
     def run(self) -> None:
         """Report every two seconds, sooner when woken, until `stopping` is set. Runs: a thread of its own."""
@@ -119,12 +121,8 @@ class Reporter:
         """Give the id back. Blocks for one request; a service that is not there is passed over."""
         _quietly(lambda: self._client.unregister(self._consumer_id, self.instance))
 
-    def _inherits(self) -> bool:
+    def _inherits(self, holder: str) -> bool:
         """Tell whether the holder of our id was a process of this host that has ended: then its id is ours."""
-        try:
-            holder = self._client.holder(self._consumer_id)
-        except DiscoveryError:
-            return False
         if holder == self._replaces or not is_surely_dead(holder):
             return False
         _log.info("consumer_id_inherited", consumer=self._consumer_id, ended=holder)

@@ -38,7 +38,12 @@ class ServiceUnavailableError(KafkaUnreachableError):
 
 
 class ConsumerIdTakenError(DiscoveryError):
-    """Another living process reports under our id."""
+    """Another process reports under our id."""
+
+    def __init__(self, text: str, *, holder: str) -> None:
+        """Keep its name, as `instance_name` made it; empty where the service does not say."""
+        super().__init__(text)
+        self.holder = holder
 
 
 class ServiceClient:
@@ -191,11 +196,6 @@ class ServiceClient:
         """
         self._send("PUT", _consumer(consumer_id), body=report, timeout_seconds=2.0)
 
-    def holder(self, consumer_id: str) -> str:
-        """Return which process reports under an id; raises as `refresh` does."""
-        response = self._send("GET", _consumer(consumer_id), timeout_seconds=2.0)
-        return str(self._document(response).get("instance", ""))
-
     def unregister(self, consumer_id: str, instance: str) -> None:
         """Say that a consumer ends, unless another process has its id by now; raises as `report` does."""
         path = _consumer(consumer_id)
@@ -273,9 +273,9 @@ class ServiceClient:
     def _judge(self, response: httpx.Response) -> None:
         if response.is_success:
             return
-        text = _error(response)
+        text = _said(response, "error") or response.text[:200]
         if response.status_code == _CONFLICT:
-            raise ConsumerIdTakenError(text)
+            raise ConsumerIdTakenError(text, holder=_said(response, "holder") or "")
         if response.status_code == _FORBIDDEN:
             raise ServiceRefusesError(f"{self.url} refused: {text}; a query names it by discoveryTokenFile")
         if response.status_code == _UNAVAILABLE:
@@ -303,11 +303,12 @@ def _made(url: str, token: str | None, tls: ssl.SSLContext | None) -> httpx.Clie
     )
 
 
-def _error(response: httpx.Response) -> str:
+def _said(response: httpx.Response, name: str) -> str | None:
+    """Return a text of an error's document; None where it has none."""
     try:
-        return str(response.json()["error"])
+        return str(response.json()[name])
     except (ValueError, KeyError, TypeError):
-        return response.text[:200]
+        return None
 
 
 def _consumer(consumer_id: str) -> str:

@@ -26,7 +26,7 @@ from discovery.service.page import page
 from discovery.service.service import Service
 
 _SCOPED = "/v1/clusters/{cluster}/"
-_STATUSES = {ConfigError: 400, ConflictError: 409, TooManyWaitersError: 503, BodyTooLargeError: 413}
+_STATUSES = {ConfigError: 400, TooManyWaitersError: 503, BodyTooLargeError: 413}
 _FOLD_SECONDS = 10.0
 _NEEDS_TOKEN = "only callers with a token may do this, also on loopback; set api.token_file and send its token"  # noqa: S105
 _log = event_log("discovery.service")
@@ -127,7 +127,9 @@ async def _guarded(call: Call, api: Api) -> Response:
         return await call.answer(api)
     except ApiError as error:
         return refusal(error.status, str(error))
-    except (ConfigError, ConflictError, TooManyWaitersError, BodyTooLargeError) as error:
+    except ConflictError as error:
+        return refusal(409, str(error), holder=error.holder)
+    except (ConfigError, TooManyWaitersError, BodyTooLargeError) as error:
         return refusal(_STATUSES[type(error)], str(error))
     except ClientDisconnect:
         return refusal(400, "the request was not sent to its end")

@@ -16,7 +16,12 @@ _LEASE_SECONDS = 10.0
 
 
 class ConflictError(DiscoveryError):
-    """Another living process uses this consumer id."""
+    """Another living process uses this consumer id, or there are too many."""
+
+    def __init__(self, text: str, *, holder: str = "") -> None:
+        """Keep which process has the id; empty where it is not about that."""
+        super().__init__(text)
+        self.holder = holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,8 @@ class Registry:
             when = "heard" if known is not None else "heard before this service began"
             raise ConflictError(
                 f"consumer {consumer.id!r} is in use by {last[0]!r}, {when}"
-                f" {consumer.heard_at - last[1]:.0f} s ago; give this one its own id (sourceId) or stop that one"
+                f" {consumer.heard_at - last[1]:.0f} s ago; give this one its own id (sourceId) or stop that one",
+                holder=last[0],
             )
         if known is None and len(self._consumers) >= _MOST:
             raise ConflictError(f"{_MOST} consumers are known already; that is the limit")

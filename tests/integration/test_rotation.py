@@ -83,7 +83,7 @@ def configured(folder: Path, api: str) -> tuple[str, ...]:
 def answers(client: ServiceClient) -> str:
     """Ask once; return what came of it."""
     try:
-        client.holder("nobody")
+        client._send("GET", "/v1/consumers/nobody", timeout_seconds=2.0)
     except ServiceSilentError as error:
         return str(error)
     return ""

@@ -264,18 +264,22 @@ def test_given_a_topic_deleted_while_the_service_led_when_it_is_killed_then_the_
     assert feed.view().partitions[tp(1, "t1")].gone
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "the service restarts"])
 def test_given_a_query_killed_before_it_unregisters_when_it_starts_again_then_it_has_its_id_at_once(
-    stage: Stage,
+    stage: Stage, meanwhile: str
 ) -> None:
     code = (
         "import sys; from discovery.feed.identity import instance_name; from discovery.feed.service_client import *\n"
-        "ServiceClient(sys.argv[1]).report('query', {'instance': instance_name()}); print('done', flush=True); input()"
+        "report = {'instance': instance_name(), 'bootstrap_servers': ['127.0.0.1:1']}\n"
+        "ServiceClient(sys.argv[1]).report('query', report); print('done', flush=True); input()"
     )
     command = [sys.executable, "-c", code, f"http://127.0.0.1:{stage.port}"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as last:
         assert last.stdout is not None
         assert last.stdout.readline() == "done\n"
         last.kill()
+    if meanwhile == "the service restarts":
+        stage.restart()
     began = time.monotonic()
     stage.follow(consumer_id="query")
     assert time.monotonic() - began < 8, "a silent holder is waited for, a dead one is not"

@@ -227,6 +227,7 @@ class Error(Answer):
     """Why there is no other answer."""
 
     error: Annotated[str, Field(description="One line: what, which, and what to do.")]
+    holder: NotRequired[Annotated[str, Field(description="409 to a report: the instance that has the id, or empty.")]]
 
 
 class SnapshotBroker(Answer):

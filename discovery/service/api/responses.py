@@ -28,10 +28,10 @@ def answer(document: object, *, status: int = 200, headers: dict[str, str] | Non
     return Response(body, status_code=status, media_type=_JSON, headers=headers)
 
 
-def refusal(status: int, text: str) -> Response:
-    """Return an error: `{"error": "one line"}`."""
+def refusal(status: int, text: str, **more: str) -> Response:
+    """Return an error: `{"error": "one line"}`, and what else `models.Error` has."""
     headers = {"Retry-After": "1"} if status in {429, 503} else None
-    return answer({"error": text.replace("\n", " ")}, status=status, headers=headers)
+    return answer({"error": text.replace("\n", " "), **more}, status=status, headers=headers)
 
 
 def freshness(view: FeedView | None) -> dict[str, str]:

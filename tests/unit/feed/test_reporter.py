@@ -35,10 +35,6 @@ class Script(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"{}")
 
-    def do_GET(self) -> None:
-        """Know no holder."""
-        self.send_error(404)
-
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
