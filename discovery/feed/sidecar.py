@@ -326,6 +326,9 @@ class SidecarFeed:
         try:
             own.start()
         except (StateError, OSError) as error:
+            with self._lock:
+                if self._embedded is own:
+                    self._embedded = None
             raise KafkaUnreachableError(
                 f"{self._client.url} does not help, and no embedded loop can start in its place: {error}"
             ) from error

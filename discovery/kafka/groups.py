@@ -22,6 +22,7 @@ _COORDINATOR_MOVING = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
         WAIT_COORDINATOR,
     }
 )

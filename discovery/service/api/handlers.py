@@ -151,7 +151,8 @@ class Api:
         hub = self._service.hub(call.cluster)
         shown, feed = _answered(_started(hub.shown())), _started(hub.cluster.feed)
         interest, _ = _interest(query.topics, None)
-        partitions = [tp for tp in shown.view.partitions if interest is None or interest.wants(tp)]
+        known = shown.view.partitions.items()
+        partitions = [tp for tp, one in known if not one.gone and (interest is None or interest.wants(tp))]
         if interest is not None and (unknown := set(interest.topics) - {tp.topic for tp in partitions}):
             raise _unknown(min(unknown))  # without an offset it would count as never committed
         group = call.path("group")

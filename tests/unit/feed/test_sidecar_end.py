@@ -90,6 +90,7 @@ def test_given_an_embedded_loop_that_cannot_start_when_asked_then_it_is_as_if_no
         for ask in (lambda: feed.refresh(1.0), lambda: feed.commit_offsets("g", {}, timeout_seconds=1.0)):
             with pytest.raises(KafkaUnreachableError, match=f"no embedded loop can start .*: .*{error.args[-1]}"):
                 ask()
+            assert feed._embedded is None, "it would be started again and again, also once the service leads"
         feed.stop()
 
 

@@ -440,6 +440,9 @@ def test_given_no_view_yet_when_asked_for_a_topic_or_a_groups_offsets_then_the_c
             assert (await early).status_code == 503, "not: nothing is committed"
             assert (await get(one, f"{C}/groups/g?topics=t")).json()["offsets"] == {"t": {"0": 7}}
             assert (await get(one, f"{C}/groups/g?topics=t,new")).status_code == 404
+            cluster.delete_topic("t")
+            await until(one, lambda d: "in 0 topics" in d["sentence"])
+            assert (await get(one, f"{C}/groups/g")).json()["offsets"] == {}, "brokers may refuse to tell"
 
     asyncio.run(main())
 
@@ -572,6 +575,7 @@ def test_given_a_service_that_restarts_when_another_claims_an_id_then_its_holder
     async def after(one: Running, _: FakeCluster) -> None:
         assert (await put(one, "ended", "second")).status_code == 200
         assert (await put(one, "visits", "second", replaces="first")).status_code == 200
+        one.service.hub("main").cluster.began_at = one.service.clock.monotonic()
         refused = await put(one, "dau", "second")
         assert (refused.status_code, "'first'" in refused.json()["error"]) == (409, True)
         assert (await put(one, "dau", "first")).status_code == 200
