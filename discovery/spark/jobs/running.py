@@ -112,20 +112,20 @@ def write_local_files_without_forks(session: SparkSession, checkpoint: str) -> N
     default deletes it first, and this one renames over it. The user's own choice stays.
 
     Raises:
-        ConfigError: Hadoop has no client for that file system.
+        ConfigError: Hadoop has no client for that file system, or cannot use the address.
 
     Runs: driver, once; asks Hadoop which file system the checkpoint lies in.
     """
     hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]  # noqa: SLF001 - no public way
     configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    path = hadoop.Path(checkpoint)
     try:
-        local = path.getFileSystem(configuration).getScheme() == "file"
+        local = hadoop.Path(checkpoint).getFileSystem(configuration).getScheme() == "file"
     except Py4JJavaError as error:
-        raise errors.ConfigError(
-            f"--checkpoint: {checkpoint}: {_first_line(error)}; name Hadoop's client for {path.toUri().getScheme()} "
-            "with --conf spark.jars.packages=…"
-        ) from error
+        said = _first_line(error)
+        remedy = "correct it, or start again where its file system can be reached"
+        if "ClassNotFoundException" in said or "No FileSystem for scheme" in said:
+            remedy = "name Hadoop's client for that scheme with --conf spark.jars.packages=…"
+        raise errors.ConfigError(f"--checkpoint: {checkpoint}: {said}; {remedy}") from error
     if local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         session.conf.set(CHECKPOINT_MANAGER, LOCAL_CHECKPOINT_MANAGER)
 
@@ -430,6 +430,8 @@ def own_error(text: str) -> errors.DiscoveryError | None:
     if not found:
         return None
     name, message = found[-1]
-    kind = getattr(errors, name, errors.DiscoveryError)
-    known: errors.DiscoveryError = errors.DiscoveryError(message) if kind is errors.GatewayError else kind(message)
-    return known
+    kind: Any = getattr(errors, name, None)
+    if kind is errors.GatewayError:
+        return errors.GatewayError(errors.FailureKind.TRANSIENT, message)
+    is_ours = isinstance(kind, type) and issubclass(kind, errors.DiscoveryError)
+    return kind(message) if is_ours else errors.DiscoveryError(message)

@@ -101,6 +101,20 @@ def test_given_an_error_of_ours_when_a_job_ends_with_it_then_its_line_tells_whet
     assert len(printed.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("GatewayError", 3), ("KafkaUnreachableError", 3), ("ConfigError", 2), ("FailureKind", 1), ("Unheard", 1)],
+)
+def test_given_an_error_of_ours_in_sparks_traceback_when_a_job_ends_then_the_exit_code_is_its_own(
+    capfd: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    def act() -> None:
+        raise StreamingQueryException(f"Traceback\ndiscovery.core.errors.{name}: stallTimeout: no record came\nat Java")
+
+    assert ended("dau", act) == code
+    assert capfd.readouterr().err == "dau: the query failed: stallTimeout: no record came\n"
+
+
 def _session(folder: Path) -> None:
     make_session("dau", master=None, settings=(), checkpoint=str(folder))
 
