@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 def _folder(text: str) -> Path:
+    if text.startswith("file:"):  # as Spark's users write it
+        return Path(urlsplit(text).path)
     if is_uri(text):
         raise ConfigError(
             f"{text} is no path of this machine; copy its metadata, offsets, commits and sources here (hadoop fs -get) "

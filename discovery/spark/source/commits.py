@@ -57,15 +57,19 @@ class Committer:
         with self._changed:
             self._wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
             self._changed.notify_all()
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="kafka-discovery commit", daemon=True)
-                with suppress(RuntimeError):  # no thread can be started now: the next batch tries again
-                    thread.start()
-                    self._thread = thread
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="kafka-discovery commit", daemon=True)
+            with suppress(RuntimeError):  # no thread can be started now: the next batch, or the end, tries again
+                thread.start()
+                self._thread = thread
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything is committed; tell whether it is. For a query that is about to end."""
         with self._changed:
+            self._begin()
             return self._changed.wait_for(
                 lambda: not self._busy and not (self._wanted.items() - self._reported.items()), timeout_seconds
             )

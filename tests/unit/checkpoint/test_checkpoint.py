@@ -235,3 +235,4 @@ def test_given_a_folder_that_is_no_checkpoint_when_run_then_that_is_said(tmp_pat
     code, output = run("inspect", tmp_path)
     assert code == 2
     assert "not the checkpoint of a streaming query" in output
+    assert run("inspect", f"file://{tmp_path}") == (code, output), "as Spark's users write it"
