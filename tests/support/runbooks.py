@@ -23,7 +23,7 @@ SAYS: Mapping[str, Sequence[str]] = {
     "DiscoveryConsumerLagging": (r'"consumers": \[.*"generation": \d', r"^$"),
     "DiscoveryFailsafeActive": (r"fresh: \d of \d.*\[\+\] view main", r'"kind": "verdict_changed"', r"is sound"),
     "DiscoveryLoopStalled": (r"\[\+\] loop main.*last_cycle_timestamp", r"State:\s+S", r"^$"),
-    "DiscoveryResourcesExhausted": (r'reason="evicted"\} 0.*process_max_fds', r"is sound"),
+    "DiscoveryResourcesExhausted": (r'process_max_fds.*reason="evicted"\} 0', r"is sound"),
     "DiscoveryShrinkBlocked": (r"is refused .*shrink_blocked_total", r'"consumers": \[', r'"state_write_failures": 0'),
     "DiscoverySnapshotStale": (r"fresh: \d of \d.*\[\+\] view main", r" open\n.* closed", r"is sound"),
     "DiscoveryStateWriteFailing": (r"Filesystem.*writable\n.*write_failures_total\S* 0", r"service/sources/main\.json"),
