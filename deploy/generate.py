@@ -20,12 +20,12 @@ _PAGE = Path("docs/how-to/deploy-alerts.md")
 _TRIED, _TRIED_SOURCES = HERE / "tried/alerts.json", HERE / "tried/source_alerts.json"
 """What `make test-alerts` has seen; it writes new ones to build."""
 _PLAYED = {
-    HERE / "tried/compose.json": Path("docs/how-to/deploy-compose.md"),
-    HERE / "tried/kubernetes.json": Path("docs/how-to/deploy-kubernetes.md"),
-    HERE / "tried/runbooks.json": Path("docs/how-to/deploy-systemd.md"),
-    HERE / "tried/yarn.json": Path("docs/how-to/cluster.md"),
+    "deploy-compose": ["compose"],
+    "deploy-kubernetes": ["kubernetes"],
+    "deploy-systemd": ["runbooks"],
+    "cluster": ["yarn", "object_store"],
 }
-"""What the other tests of whole stacks came to, and the page that tells of it; they write new ones to build/tried."""
+"""Page of docs/how-to, and which other tests of whole stacks it tells of; they write new tables to build/tried."""
 _HEAD = "# Written by `python -m deploy.generate`; do not edit. The source is in deploy/source.\n"
 
 
@@ -41,7 +41,7 @@ def files(*, runbooks: str = rules.RUNBOOKS) -> dict[Path, str]:
         **_chart(rule),
         **_dashboards(),
         _PAGE: _page(_PAGE.read_text(encoding="utf-8")),
-        **{page: _played_page(table, page) for table, page in _PLAYED.items()},
+        **dict(_played_page(Path(f"docs/how-to/{page}.md"), stacks) for page, stacks in _PLAYED.items()),
         HERE / "prometheus/rules/kafka-discovery.yml": as_yaml(spec),
         HERE / "prometheus/rules/prometheusrule.yaml": as_yaml(rule),
         HERE / "prometheus/tests/kafka-discovery.yml": as_yaml(cases.tests("../rules/kafka-discovery.yml")),
@@ -117,9 +117,10 @@ def tried_rows(seen: dict[str, Any]) -> str:
     return "".join(f"| {' | '.join(str(row[name]) for name in names)} |\n" for row in seen["alerts"])
 
 
-def _played_page(table: Path, page: Path) -> str:
-    seen = json.loads(table.read_text(encoding="utf-8"))
-    return _between(page.read_text(encoding="utf-8"), "figures", played(seen))
+def _played_page(page: Path, stacks: list[str]) -> tuple[Path, str]:
+    tables = {stack: json.loads((HERE / f"tried/{stack}.json").read_text(encoding="utf-8")) for stack in stacks}
+    told = "\n".join(f"`make test-{stack.replace('_', '-')}`: {played(seen)}" for stack, seen in tables.items())
+    return page, _between(page.read_text(encoding="utf-8"), "figures", told)
 
 
 def played(seen: dict[str, Any]) -> str:
@@ -129,7 +130,7 @@ def played(seen: dict[str, Any]) -> str:
     """
     tests = seen["tests"].values()
     passed, seconds = sum(one["outcome"] == "passed" for one in tests), sum(one["seconds"] for one in tests)
-    text = f"One run of commit {seen['commit']} on a machine with {seen['cores']} cores: {passed} of {len(tests)} tests"
+    text = f"one run of commit {seen['commit']} on a machine with {seen['cores']} cores: {passed} of {len(tests)} tests"
     text += f" passed, {seconds} s.\n"
     if "steps" in seen:
         text += f"{', '.join(' '.join(one) for one in seen['versions'].items())}.\n\n"
