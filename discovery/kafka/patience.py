@@ -82,17 +82,21 @@ def retried(
 
     Runs: anywhere; blocks until `deadline` at most.
     """
+    last: KafkaException | None = None
 
     def once() -> Any:
-        if (left := deadline - time.monotonic()) <= 0:
-            raise OutOfTimeError(None)
+        nonlocal last
+        if (left := deadline - time.monotonic()) <= 0:  # also where a busy machine overslept
+            raise OutOfTimeError(last)
         try:
             return act(max(_LEAST_SECONDS, min(left, answer_seconds)))
         except TimeoutError as exc:  # of a future: the client's own timer was late
-            raise OutOfTimeError(KafkaException(KafkaError(KafkaError._TIMED_OUT))) from exc  # noqa: SLF001 - public
+            last = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
+            raise OutOfTimeError(last) from exc
         except KafkaException as exc:
             if not passes(exc.args[0]):
                 raise
+            last = exc
             raise OutOfTimeError(exc) from exc
 
     retrying = tenacity.Retrying(
