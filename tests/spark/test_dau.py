@@ -541,16 +541,22 @@ def test_given_a_static_frame_when_classified_then_a_good_event_has_no_reason(se
     assert [tuple(row) for row in found] == [(None, "a")]
 
 
-def test_given_a_checkpoint_whose_client_is_not_here_when_the_session_is_made_then_one_line_says_what_is_missing(
-    session: SparkSession,
+HADOOP_SAYS = {
+    "s3a://bucket/ck": "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class "
+    "org.apache.hadoop.fs.s3a.S3AFileSystem not found; name Hadoop's client for that scheme with --conf "
+    "spark.jars.packages=…",
+    "hdfs:///ck": "java.io.IOException: Incomplete HDFS URI, no host: hdfs:///ck; correct it, or start again where its "
+    "file system can be reached",
+}
+
+
+@pytest.mark.parametrize(("checkpoint", "said"), HADOOP_SAYS.items())
+def test_given_a_checkpoint_that_hadoop_cannot_use_when_the_session_is_made_then_one_line_says_why(
+    session: SparkSession, checkpoint: str, said: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        write_local_files_without_forks(session, "s3a://bucket/checkpoint")
-    assert str(caught.value) == (
-        "--checkpoint: s3a://bucket/checkpoint: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class "
-        "org.apache.hadoop.fs.s3a.S3AFileSystem not found; name Hadoop's client for s3a with --conf "
-        "spark.jars.packages=…"
-    )
+        write_local_files_without_forks(session, checkpoint)
+    assert str(caught.value) == f"--checkpoint: {checkpoint}: {said}"
 
 
 @pytest.mark.parametrize(
