@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -95,9 +95,24 @@ class Admin:
 
     def delete_topic(self, topic: str, *, deadline_seconds: float) -> None:
         """Delete a topic and wait until metadata no longer names it."""
-        self._finish(self._client.delete_topics([topic], request_timeout=deadline_seconds), topic, "delete topic")
+
+        def unlisted() -> bool:
+            return (found := self.metadata()) is not None and topic not in found.topics
+
+        def deleted() -> bool:
+            asked = self._client.delete_topics([topic], request_timeout=deadline_seconds)
+            try:
+                self._finish(asked, topic, "delete topic")
+            except TopicError as error:
+                cause: Any = error.__cause__
+                if cause.args[0].code() != KafkaError._TRANSPORT:  # noqa: SLF001 - public
+                    raise
+                return unlisted()  # the broker that was asked died over it: another one may be asked
+            return True
+
+        wait_until(deleted, deadline_seconds=deadline_seconds, otherwise=lambda: f"cannot delete topic {topic}")
         wait_until(
-            lambda: (found := self.metadata()) is not None and topic not in found.topics,
+            unlisted,
             deadline_seconds=deadline_seconds,
             otherwise=lambda: f"topic {topic} is still listed after its deletion",
         )
