@@ -119,8 +119,8 @@ def tried_rows(seen: dict[str, Any]) -> str:
 
 def _played_page(page: Path, stacks: list[str]) -> tuple[Path, str]:
     tables = {stack: json.loads((HERE / f"tried/{stack}.json").read_text(encoding="utf-8")) for stack in stacks}
-    told = "\n".join(f"`make test-{stack.replace('_', '-')}`: {played(seen)}" for stack, seen in tables.items())
-    return page, _between(page.read_text(encoding="utf-8"), "figures", told)
+    runs = "\n".join(f"`make test-{stack.replace('_', '-')}`: {played(seen)}" for stack, seen in tables.items())
+    return page, _between(page.read_text(encoding="utf-8"), "figures", runs)
 
 
 def played(seen: dict[str, Any]) -> str:
