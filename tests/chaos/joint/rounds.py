@@ -173,9 +173,8 @@ def _line(one: dict[str, Any]) -> str:
     times = f"{one['seconds']:5.1f} s, progress {one.get('progress', '-')} s, truth {one.get('truth', '-')} s"
     ended = f"; query started again: {one['ended'][0][:150]!r}" if one["ended"] else ""
     again = f"\n  BROKEN {one['broken']}" if one["broken"] else ""
-    twice = f"; {counted(one['twice_in_source'], 'record')} came as often as a source held it" * bool(
-        one.get("twice_in_source")
-    )
+    count = one.get("twice_in_source", 0)
+    twice = f"; {counted(count, 'record')} came as often as a source held it" if count else ""
     return f"seed {one['seed']}: {times} [{', '.join(one['faults'])}]{twice}{ended}{again}"
 
 
