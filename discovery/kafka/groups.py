@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.kafka.codes import WAIT_COORDINATOR
-from discovery.kafka.patience import OutOfTimeError, retried
+from discovery.kafka.patience import OutOfTimeError, checked, retried
 from discovery.kafka.settings import QuietLog
 
 _AGAIN_SECONDS = 0.1
@@ -46,17 +46,8 @@ def committed_offsets(
     """
     consumer = _consumer(properties, group)
     raw = [RawTopicPartition(tp.topic, tp.partition) for tp in partitions]
-    answer = _patiently(lambda left: _committed(consumer, raw, left), timeout_seconds)
+    answer = _patiently(lambda left: checked(consumer.committed(raw, timeout=left)), timeout_seconds)
     return {TopicPartition(TopicName(tp.topic), tp.partition): tp.offset for tp in answer if tp.offset >= 0}
-
-
-def _committed(consumer: Consumer, raw: list[RawTopicPartition], timeout_seconds: float) -> list[RawTopicPartition]:
-    """Ask once; a partition that is refused must not count as one without an offset."""
-    answer = consumer.committed(raw, timeout=timeout_seconds)
-    for tp in answer:
-        if tp.error is not None:
-            raise KafkaException(tp.error)
-    return answer
 
 
 def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:

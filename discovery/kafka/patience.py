@@ -1,7 +1,7 @@
 """Asking Kafka again while it may still succeed: one loop, one deadline, and what passes by itself."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tenacity
@@ -59,6 +59,20 @@ def may_pass(error: KafkaError) -> bool:
     if error.fatal() or error.txn_requires_abort():
         return False
     return bool(error.retriable()) or error.code() in _PASSING
+
+
+def checked(found: Sequence[Any]) -> Sequence[Any]:
+    """Return committed offsets; a partition that is refused must not count as one without an offset.
+
+    Raises:
+        KafkaException: the first partition's error.
+
+    Runs: anywhere (pure).
+    """
+    for tp in found:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
+    return found
 
 
 def retried(

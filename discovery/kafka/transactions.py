@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError, TransactionError, TransactionRefusedError, TransactionTimeoutError
 from discovery.core.model import BrokerAddress, TopicName
-from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, may_pass, retried
+from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, checked, may_pass, retried
 from discovery.kafka.settings import QuietLog, milliseconds
 
 _POLL_SECONDS = 0.1
@@ -194,20 +194,13 @@ def _said(partitions: Sequence[Any]) -> list[tuple[int, int, str]]:
 def _committed(consumer: Any, asked: list[RawTopicPartition], timeout_seconds: float) -> Sequence[Any]:
     """Ask, and where the time is up find out why: a group that may not be used is reported by `poll` alone."""
     try:
-        return _checked(consumer.committed(asked, timeout=timeout_seconds))
+        return checked(consumer.committed(asked, timeout=timeout_seconds))
     except KafkaException:
         answered = consumer.poll(0)
         error = None if answered is None else answered.error()
         if error is not None and not may_pass(error):
             raise KafkaException(error) from None
         raise
-
-
-def _checked(found: Sequence[Any]) -> Sequence[Any]:
-    for tp in found:
-        if tp.error is not None:
-            raise KafkaException(tp.error)
-    return found
 
 
 class Transaction:

@@ -3,12 +3,14 @@
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from discovery.kafka.patience import OutOfTimeError, retried
+from tests.support.fakes.clock import FakeClock
 
 MOVING = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 REFUSED = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
@@ -57,10 +59,11 @@ def test_given_no_success_when_the_time_is_up_then_the_last_failure_is_named() -
 def test_given_a_machine_that_oversleeps_when_the_time_is_up_then_the_last_failure_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sleep = time.sleep
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: sleep(seconds + 0.5))
+    clock = FakeClock()
+    monkeypatch.setattr("discovery.kafka.patience.time", clock)
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: clock.advance(60)))
     with pytest.raises(OutOfTimeError) as raised:
-        retried(Answers(*[MOVING] * 1_000), time.monotonic() + 0.3)
+        retried(Answers(MOVING), clock.monotonic() + 0.3)
     assert raised.value.last is MOVING
 
 
