@@ -141,8 +141,29 @@ def _show_own(context: ssl.SSLContext, connection: Mapping[str, object]) -> None
 async def _opened(
     resolved: Resolved, host: str, tls: ssl.SSLContext | None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(*resolved.address, ssl=tls, server_hostname=host if tls else None)
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    protocol = _Protocol(reader)
     try:
+        transport, _ = await loop.create_connection(
+            lambda: protocol, *resolved.address, ssl=tls, server_hostname=host if tls else None
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)  # closes what nobody holds
         yield reader, writer
     finally:
-        writer.transport.abort()  # TLS waits for the other side's farewell, perhaps beyond the end of our loop
+        protocol.abort()
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Knows its connection even where `create_connection` is cancelled once it is made, and would return none."""
+
+    _made: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream
+        self._made = transport
+        super().connection_made(transport)
+
+    def abort(self) -> None:
+        """End it at once: TLS waits for the other side's farewell, perhaps beyond the end of our loop."""
+        if self._made is not None:
+            self._made.abort()

@@ -1,9 +1,11 @@
 """Health checks of TLS listeners carry the broker's name and the client's certificate: none is a failed login."""
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from discovery.core.policy import Policy
 from discovery.endpoint.health_check import certificate, is_answering
 from discovery.endpoint.make import KafkaProver
 from discovery.endpoint.race import Resolved
+
+WAIT_SECONDS = 10
 
 
 class Listener:
@@ -169,6 +173,46 @@ def test_given_a_plain_listener_when_proved_then_the_address_is_asked_that_clien
 
     assert "refused" in str(asyncio.run(main()))
     assert asked
+
+
+def test_given_a_check_that_is_given_up_as_its_handshake_ends_when_the_loop_ends_then_its_connection_does() -> None:
+    authority = trustme.CA()
+    listener, ended = Listener(authority), threading.Event()
+    listener.context.verify_mode = ssl.CERT_NONE
+
+    class GivenUp(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            checks[0].cancel()
+
+    checks: list[asyncio.Task[bool]] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.sslobject_class = GivenUp
+
+    def end(server: socket.socket) -> None:
+        """Say no farewell; wait for the end of the connection itself."""
+        connection, _ = server.accept()
+        with socket.socket(fileno=listener.context.wrap_socket(connection, server_side=True).detach()) as plain:
+            plain.settimeout(WAIT_SECONDS)
+            with contextlib.suppress(ConnectionError):
+                while plain.recv(4_096):
+                    pass
+            ended.set()
+
+    async def main(address: tuple[str, int]) -> None:
+        resolved = Resolved(socket.AF_INET, address)
+        checks.append(asyncio.ensure_future(is_answering(resolved, "localhost", tls=context, timeout_seconds=10)))
+        await asyncio.wait(checks)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = threading.Thread(target=end, args=(server,))
+        peer.start()
+        asyncio.run(main(server.getsockname()))
+        peer.join()
+    assert checks[0].cancelled()
+    assert ended.is_set()
 
 
 def test_given_a_process_out_of_descriptors_when_a_broker_is_checked_then_it_is_not_blamed() -> None:
