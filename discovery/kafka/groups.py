@@ -56,7 +56,7 @@ def _patiently(ask: Callable[[float], Any], timeout_seconds: float) -> Any:
     try:
         return retried(ask, deadline, passes=_is_moving, answer_seconds=timeout_seconds)
     except OutOfTimeError as error:
-        raise error.last or KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - public name
+        raise KafkaException(error.last or KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - public
 
 
 def _is_moving(error: KafkaError) -> bool:

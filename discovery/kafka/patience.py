@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenacity
 from confluent_kafka import KafkaError, KafkaException
@@ -46,9 +46,17 @@ _PASSING = frozenset(
 class OutOfTimeError(Exception):
     """The time is up; `last` is what the last try failed of, None where there was no time for one."""
 
-    def __init__(self, last: KafkaException | None) -> None:
+    def __init__(self, last: KafkaError | None) -> None:
         self.last = last
-        super().__init__(last.args[0].str() if last is not None else "no time was left")
+        super().__init__(last.str() if last is not None else "no time was left")
+
+
+class _Tried(NamedTuple):
+    """What came of one try. A value: an exception that is kept keeps its frames, and with them the client it is of."""
+
+    answer: Any = None
+    failure: KafkaError | None = None
+    again: bool = False
 
 
 def may_pass(error: KafkaError) -> bool:
@@ -96,27 +104,29 @@ def retried(
 
     Runs: anywhere; blocks until `deadline` at most.
     """
-    last: KafkaException | None = None
+    last: KafkaError | None = None
 
-    def once() -> Any:
+    def once() -> _Tried:
         nonlocal last
         if (left := deadline - time.monotonic()) <= 0:  # also where a busy machine overslept
-            raise OutOfTimeError(last)
+            return _Tried(failure=last, again=True)
         try:
-            return act(max(_LEAST_SECONDS, min(left, answer_seconds)))
-        except TimeoutError as exc:  # of a future: the client's own timer was late
-            last = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
-            raise OutOfTimeError(last) from exc
+            return _Tried(act(max(_LEAST_SECONDS, min(left, answer_seconds))))
+        except TimeoutError:  # of a future: the client's own timer was late
+            last = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001 - public
+            return _Tried(failure=last, again=True)
         except KafkaException as exc:
-            if not passes(exc.args[0]):
-                raise
-            last = exc
-            raise OutOfTimeError(exc) from exc
+            last = exc.args[0]
+            return _Tried(failure=last, again=passes(last))
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(OutOfTimeError),
+    tried: _Tried = tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda tried: tried.again),
         wait=tenacity.wait_fixed(_AGAIN_SECONDS),
         stop=tenacity.stop_before_delay(deadline - time.monotonic()),
-        reraise=True,
-    )
-    return retrying(once)
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )(once)
+    if tried.again:
+        raise OutOfTimeError(tried.failure)
+    if tried.failure is not None:
+        raise KafkaException(tried.failure)
+    return tried.answer

@@ -484,4 +484,4 @@ def patiently(
     except KafkaException as exc:
         raise _failed(exc.args[0], f"could not {what}: ") from exc
     except OutOfTimeError as error:
-        raise TransactionTimeoutError(f"could not {what} in time: {error}") from error.last
+        raise TransactionTimeoutError(f"could not {what} in time: {error}") from error
