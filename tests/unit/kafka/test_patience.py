@@ -85,7 +85,7 @@ def test_given_a_client_that_failed_when_asking_has_ended_then_nothing_keeps_it(
     def asked() -> weakref.ref[Answers]:
         client = Answers(*(TimeoutError() if code is None else KafkaException(KafkaError(code)) for _ in range(times)))
         with contextlib.suppress(KafkaException, OutOfTimeError):
-            retried(lambda left: client(left), time.monotonic() + 0.2)
+            retried(client, time.monotonic() + 0.2)
         return weakref.ref(client)
 
     gc.disable()
