@@ -2,20 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import tenacity
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError, FailureKind, GatewayError
 from discovery.core.model import TopicName, TopicPartition
 from discovery.kafka.codes import WAIT_COORDINATOR
+from discovery.kafka.commits import CommitAnswer
 from discovery.kafka.patience import OutOfTimeError, checked, retried
 from discovery.kafka.settings import QuietLog
 
-_AGAIN_SECONDS = 0.1
 _POLL_SECONDS = 0.1
 _COORDINATOR_MOVING = frozenset(
     {
@@ -80,12 +79,11 @@ class GroupWriter:
     """
 
     def __init__(self, properties: Mapping[str, Any], group: str) -> None:
-        self._properties = {**properties, "on_commit": self._on_commit, "session.timeout.ms": _GIVE_UP_MILLISECONDS}
+        self._answer = CommitAnswer()
+        self._properties = {**properties, "on_commit": self._answer.hear, "session.timeout.ms": _GIVE_UP_MILLISECONDS}
         self._group = group
         self._lock = threading.Lock()
         self._consumer: Any = None
-        self._waiting = False
-        self._answer: KafkaError | None = None
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, cluster_id: str | None, timeout_seconds: float) -> None:
         """Commit all of it.
@@ -106,39 +104,36 @@ class GroupWriter:
         raw = [RawTopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         deadline = time.monotonic() + timeout_seconds
         with self._lock:
-            retrying = tenacity.Retrying(
-                retry=tenacity.retry_if_result(lambda answer: answer is not None and _is_moving(answer)),
-                wait=tenacity.wait_fixed(_AGAIN_SECONDS),
-                stop=tenacity.stop_before_delay(timeout_seconds),
-                retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
-            )
-            error: KafkaError | None = retrying(self._exchange, raw, cluster_id, deadline)
-        if error is not None and error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            raise GatewayError(FailureKind.TRANSIENT, f"group {self._group} has members of its own ({error.str()})")
-        if error is not None:
-            raise KafkaException(error)
+            try:
+                retried(lambda _: self._exchange(raw, cluster_id, deadline), deadline, passes=_is_moving)
+            except OutOfTimeError as error:
+                if error.last is None or not _is_moving(error.last):
+                    raise TimeoutError from None
+                raise KafkaException(error.last) from None
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:
+                    raise
+                text = f"group {self._group} has members of its own ({error.args[0].str()})"
+                raise GatewayError(FailureKind.TRANSIENT, text) from error
 
-    def _exchange(self, raw: list[RawTopicPartition], cluster_id: str | None, deadline: float) -> KafkaError | None:
+    def _exchange(self, raw: list[RawTopicPartition], cluster_id: str | None, deadline: float) -> None:
         if self._consumer is None:
             self._consumer = _consumer(self._properties, self._group)
         self._await_answer(deadline)
         known = self._consumer.cluster_id(timeout=max(0.001, deadline - time.monotonic())) if cluster_id else None
         if known != cluster_id:
             raise TimeoutError
+        self._answer.expect(raw)
         self._consumer.commit(offsets=raw, asynchronous=True)
-        self._waiting = True
         self._await_answer(deadline)
-        return self._answer
+        if self._answer.error is not None:
+            raise KafkaException(self._answer.error)
 
     def _await_answer(self, deadline: float) -> None:
-        while self._waiting:
+        while self._answer.pending:
             if time.monotonic() >= deadline:
                 raise TimeoutError
             self._consumer.poll(min(_POLL_SECONDS, max(0.001, deadline - time.monotonic())))
-
-    def _on_commit(self, error: KafkaError | None, _: Sequence[RawTopicPartition]) -> None:
-        """Runs: within `poll`."""
-        self._waiting, self._answer = False, error
 
 
 def _consumer(properties: Mapping[str, Any], group: str) -> Any:

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as RawTopicPartition
 
 from discovery.core.errors import ConfigError, TransactionError, TransactionRefusedError, TransactionTimeoutError
 from discovery.core.model import BrokerAddress, TopicName
+from discovery.kafka.commits import CommitAnswer
 from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, checked, may_pass, retried
 from discovery.kafka.settings import QuietLog, milliseconds
 
@@ -94,6 +95,7 @@ class GroupNotes:
             topic: The marker topic.
             stable: Wait for open transactions; False only shows what a test wants to see go wrong.
         """
+        self._answer = CommitAnswer()
         self._properties = {
             **access.properties(),
             "group.id": group,
@@ -101,13 +103,10 @@ class GroupNotes:
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed" if stable else "read_uncommitted",
             "session.timeout.ms": 1_000,
-            "on_commit": self._on_commit,
+            "on_commit": self._answer.hear,
         }
         self._topic = topic
         self._consumer: Any = None
-        self._answered = threading.Event()
-        self._failure: KafkaError | None = None
-        self._asked: list[tuple[int, int, str]] = []
 
     def read(self, partitions: Collection[int], *, timeout_seconds: float) -> Mapping[int, Note]:
         """Return the notes of these partitions; those without one are absent.
@@ -163,32 +162,16 @@ class GroupNotes:
         return self._consumer
 
     def _commit(self, raw: list[RawTopicPartition], timeout_seconds: float) -> None:
-        """By callback: the blocking form has no limit."""
         deadline = time.monotonic() + timeout_seconds
         consumer = self._opened()
-        self._asked = _said(raw)
-        self._answered.clear()
+        self._answer.expect(raw)
         consumer.commit(offsets=raw, asynchronous=True)
-        while not self._answered.is_set():
+        while self._answer.pending:
             if time.monotonic() >= deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
             consumer.poll(_ANSWER_POLL_SECONDS)
-        if self._failure is not None:
-            raise KafkaException(self._failure)
-
-    def _on_commit(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
-        """Hear an answer; one that was given up may still come, and is none to what was asked since.
-
-        Runs: within `poll`.
-        """
-        if partitions and _said(partitions) != self._asked:
-            return
-        self._failure = error or next((tp.error for tp in partitions or () if tp.error), None)
-        self._answered.set()
-
-
-def _said(partitions: Sequence[Any]) -> list[tuple[int, int, str]]:
-    return [(tp.partition, tp.offset, tp.metadata or "") for tp in partitions]
+        if self._answer.error is not None:
+            raise KafkaException(self._answer.error)
 
 
 def _committed(consumer: Any, asked: list[RawTopicPartition], timeout_seconds: float) -> Sequence[Any]:
