@@ -1,7 +1,7 @@
 """What the target topic owes: every acknowledged record once, as a reader of committed records sees it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.chaos.seeds import must
@@ -48,14 +48,24 @@ class Account:
 
     def twice(self, seen: Counter[str]) -> list[str]:
         """Return what is there more than once, and more often than the sources were found to hold it."""
-        return sorted(value for value, count in tuple(seen.items()) if count > max(1, self.written[value]))
+        return sorted(value for value, count in seen.items() if count > max(1, self.written[value]))
 
-    def check_once(self, seen: Counter[str]) -> None:
-        """Hold a reader to one copy of each.
+    def check_once(self, seen: Counter[str], held: Callable[[], Counter[str]] = Counter) -> None:
+        """Hold a reader to one copy of each, or to as many as the sources hold.
+
+        The load's producer is idempotent, but may write again what it had written before it had to begin a new epoch.
+
+        Args:
+            seen: How often each value came; the reader may go on meanwhile.
+            held: Counts the values that the sources hold; asked only where something came twice.
 
         Raises:
             BrokenPromiseError: something came twice.
         """
+        seen = Counter(seen)  # what comes while the sources are counted may be in them since
+        if wanted := self.twice(seen):
+            found = held()
+            self.written |= Counter({value: found[value] for value in wanted})
         twice = self.twice(seen)
         must(not twice, f"{len(twice)} records came twice: {twice[:_SHOWN]}")
 

@@ -62,7 +62,7 @@ class Judge:
         scene.owe()
         progress = self._wait(scene.account.settled, PROGRESS_SECONDS, scene.account.found)
         truth = self._wait(self._is_true, TRUTH_SECONDS, lambda: "the service does not say the truth")
-        self._check_once(scene.account.seen)
+        scene.account.check_once(scene.account.seen, self._held)
         ends: dict[Place, int] = {}
         self._wait(
             lambda: ends.update(self._ends(committed=False)) or ends, SETTLE_SECONDS, lambda: "nobody tells ends"
@@ -83,21 +83,14 @@ class Judge:
             load.stop(deadline_seconds=PROGRESS_SECONDS)
         self.hold()
         again = committed_values(scene.servers, scene.target)
-        self._check_once(Counter(value or "" for value in again))
+        scene.account.check_once(Counter(value or "" for value in again), self._held)
         lost = scene.account.due - set(again)
         must(not lost, f"{len(lost)} records are lost to a second reader: {sorted(lost)[:3]}")
         scene.account.check_known(value for value in again if value and value.partition("#")[0] in scene.retired)
 
-    def _check_once(self, seen: Counter[str]) -> None:
-        """Hold a reader to one copy of each record that the sources hold.
-
-        The load's producer is idempotent, but may write again what it had written before it had to begin a new epoch.
-        """
-        account, scene = self._scene.account, self._scene
-        if wanted := set(account.twice(seen)):
-            held = Counter(value for topic in scene.sources for value in committed_values(scene.servers, topic))
-            account.written |= Counter({value: held[value] for value in wanted})
-        account.check_once(seen)
+    def _held(self) -> Counter[str]:
+        scene = self._scene
+        return Counter(value or "" for topic in scene.sources for value in committed_values(scene.servers, topic))
 
     def _wait(self, holds: Callable[[], object], seconds: float, otherwise: Callable[[], str]) -> float:
         """Wait while the query is kept going; return how long it took."""

@@ -1,6 +1,7 @@
 import random
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_given_a_record_that_comes_twice_when_checked_then_it_is_named() -> None
     account.check_once(account.seen)
     account.take(Message("a#1"))
     assert account.twice(account.seen) == ["a#1"], "the sources hold it twice, and it came three times"
+
+
+def test_given_a_reader_that_goes_on_when_sources_are_counted_then_what_came_meanwhile_waits_for_the_next_look() -> (
+    None
+):
+    account = seen("a#1", "a#1", "a#2")
+
+    def held() -> Counter[str]:
+        account.take(Message("a#2"))
+        return Counter({"a#1": 2, "a#2": 1})
+
+    account.check_once(account.seen, held)
+    with pytest.raises(BrokenPromiseError, match=r"1 records came twice: \['a#2'\]"):
+        account.check_once(account.seen, lambda: Counter({"a#1": 2, "a#2": 1}))
 
 
 def test_given_a_deleted_topic_when_excused_then_what_was_not_seen_may_come_or_not_but_not_twice() -> None:
