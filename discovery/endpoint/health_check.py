@@ -147,7 +147,7 @@ async def _opened(
         transport, _ = await loop.create_connection(
             lambda: protocol, *resolved.address, ssl=tls, server_hostname=host if tls else None
         )
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)  # closes what nobody holds
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)  # held: its `__del__` closes
         yield reader, writer
     finally:
         protocol.abort()

@@ -19,8 +19,8 @@ class CommitAnswer:
         self._asked: list[tuple[str, int, int, str]] = []
 
     def expect(self, asked: Sequence[TopicPartition]) -> None:
-        """Await the answer to what is asked next. Runs: the thread that polls."""
-        self._asked = _said(asked)
+        """Await the answer to what has just been asked. Runs: the thread that polls."""
+        self._asked = _key(asked)
         self.pending, self.error = True, None
 
     def hear(self, error: KafkaError | None, partitions: Sequence[TopicPartition] | None) -> None:
@@ -28,11 +28,11 @@ class CommitAnswer:
 
         Runs: within `poll`.
         """
-        if partitions and _said(partitions) != self._asked:
+        if partitions and _key(partitions) != self._asked:
             return
         self.error = error or next((tp.error for tp in partitions or () if tp.error), None)
         self.pending = False
 
 
-def _said(partitions: Sequence[TopicPartition]) -> list[tuple[str, int, int, str]]:
+def _key(partitions: Sequence[TopicPartition]) -> list[tuple[str, int, int, str]]:
     return sorted((tp.topic, tp.partition, tp.offset, tp.metadata or "") for tp in partitions)

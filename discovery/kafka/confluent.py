@@ -215,7 +215,7 @@ class ConfluentGateway:
             answer = ask(client)
         except GatewayError as failure:
             client.poll(0)
-            raise self._errors.explain(failure) from failure
+            raise self._errors.explain(failure) from failure.__cause__
         except (KafkaException, TimeoutError, ValueError, TypeError) as exc:
             client.poll(0)
             raise self._errors.explain(gateway_error(exc, doing)) from exc
@@ -336,7 +336,7 @@ def _settle(futures: _Asked, deadline: float, late: _Late) -> tuple[list[tuple[A
         try:
             done.append((key, future.result(timeout=max(0.0, deadline - time.monotonic()))))
         except (KafkaException, TimeoutError) as exc:
-            failed.append(exc)
+            failed.append(exc.with_traceback(None))  # whose frames hold this list
             if not future.done():
                 late.note(future)
     return done, failed

@@ -95,7 +95,7 @@ class GroupWriter:
 
         Raises:
             ConfigError: librdkafka refuses a property.
-            GatewayError: the group has members.
+            GatewayError: the group has members, or the client knows another cluster.
             KafkaException: not taken. Where a partition does not exist the others were, but librdkafka does not say so.
             TimeoutError: no answer in time.
 
@@ -122,9 +122,10 @@ class GroupWriter:
         self._await_answer(deadline)
         known = self._consumer.cluster_id(timeout=max(0.001, deadline - time.monotonic())) if cluster_id else None
         if known != cluster_id:
-            raise TimeoutError
-        self._answer.expect(raw)
+            text = f"the client was led away from cluster {cluster_id}; nothing was committed"
+            raise GatewayError(FailureKind.TRANSIENT, text)
         self._consumer.commit(offsets=raw, asynchronous=True)
+        self._answer.expect(raw)
         self._await_answer(deadline)
         if self._answer.error is not None:
             raise KafkaException(self._answer.error)

@@ -123,22 +123,22 @@ def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:
 def _answers(futures: Iterable[tuple[Any, Any]], timeout_seconds: float, *, needs_one: bool) -> list[tuple[Any, Any]]:
     deadline = time.monotonic() + timeout_seconds + _GRACE_SECONDS
     answered: list[tuple[Any, Mapping[str, Any]]] = []
-    failed: list[Exception] = []
+    failed: list[KafkaError] = []
     for resource, future in futures:
         try:
             answered.append((resource, future.result(timeout=max(0.0, deadline - time.monotonic()))))
-        except (KafkaException, TimeoutError) as error:
-            failed.append(error)
+        except KafkaException as exc:
+            failed.append(exc.args[0])
+            exc.__traceback__ = None  # its future keeps it, and its frames would keep the future
+        except TimeoutError:
+            failed.append(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
     if needs_one and failed and not answered:
         raise _telling(failed[0])
     return answered
 
 
-def _telling(error: Exception) -> Exception:
+def _telling(error: KafkaError) -> Exception:
     """Name a missing permission as one, in the words of who can grant it."""
-    if isinstance(error, KafkaException) and error.args[0].code() in {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }:
+    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
         return GatewayError(FailureKind.AUTH, "configurations may not be described; grant DescribeConfigs")
-    return error
+    return KafkaException(error)

@@ -117,6 +117,7 @@ def retried(
             return _Tried(failure=last, again=True)
         except KafkaException as exc:
             last = exc.args[0]
+            exc.__traceback__ = None  # a future keeps its exception, whose frames would keep the future's client
             return _Tried(failure=last, again=passes(last))
 
     tried: _Tried = tenacity.Retrying(

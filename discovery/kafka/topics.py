@@ -150,27 +150,30 @@ class TopicAdmin:
 
         Runs: driver; blocks <= timeout_seconds.
         """
-        try:
-            asked = TopicCollection([topic])
-            found = self._admin.describe_topics(
-                asked, include_authorized_operations=True, request_timeout=timeout_seconds
-            )
-            allowed = found[topic].result(timeout_seconds).authorized_operations
-        except (KafkaException, TimeoutError):
-            return True
-        return not allowed or AclOperation.WRITE in allowed
+        described = self._described(topic, timeout_seconds, include_authorized_operations=True)
+        return (
+            described is None
+            or not described.authorized_operations
+            or (AclOperation.WRITE in described.authorized_operations)
+        )
 
     def topic_id(self, topic: TopicName, *, timeout_seconds: float = 10.0) -> str:
         """Return a topic's id, which no other topic of that name ever has; empty where nobody says it.
 
         Runs: driver; blocks <= timeout_seconds.
         """
+        described = self._described(topic, timeout_seconds)
+        return "" if described is None or described.topic_id is None else str(described.topic_id)
+
+    def _described(self, topic: TopicName, timeout_seconds: float, **options: bool) -> Any:
+        def ask(left: float) -> Any:
+            asked = TopicCollection([topic])
+            return self._admin.describe_topics(asked, request_timeout=left, **options)[topic].result(left)
+
         try:
-            found = self._admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_seconds)
-            raw = found[topic].result(timeout_seconds).topic_id
-        except (KafkaException, TimeoutError):
-            return ""
-        return "" if raw is None else str(raw)
+            return retried(ask, time.monotonic() + timeout_seconds)
+        except (KafkaException, OutOfTimeError):
+            return None
 
     def create(self, topic: TopicName, *, partitions: int, timeout_seconds: float, compacted: bool = True) -> None:
         """Make a topic with three replicas where there are three brokers; one that exists meanwhile is fine.

@@ -164,8 +164,8 @@ class GroupNotes:
     def _commit(self, raw: list[RawTopicPartition], timeout_seconds: float) -> None:
         deadline = time.monotonic() + timeout_seconds
         consumer = self._opened()
-        self._answer.expect(raw)
         consumer.commit(offsets=raw, asynchronous=True)
+        self._answer.expect(raw)
         while self._answer.pending:
             if time.monotonic() >= deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - public
@@ -272,7 +272,7 @@ class Transaction:
                 )
             patiently(self._producer.init_transactions, deadline, f"initialise {self._id}")
         except TransactionError as error:
-            raise _explained(error, self._id, self._timeout_seconds) from error
+            raise _explained(error, self._id, self._timeout_seconds) from error.__cause__
 
     def begin(self) -> None:
         """Begin; sends nothing.

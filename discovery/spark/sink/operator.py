@@ -161,14 +161,14 @@ def _begin(
         except TransactionRefusedError:
             raise
         except TransactionError as error:
-            late = TransactionError(f"{error}; do the takeover again, and start no query before it has ended")
+            again = f"{error}; do the takeover again, and start no query before it has ended"
             if time.monotonic() >= deadline:
-                raise late from error
+                raise TransactionError(again) from error
             fence = transaction_of(plan, lane)
             try:
                 fence.fence(deadline)
             except TransactionError:
-                raise late from error
+                raise TransactionError(again) from error
 
 
 def reset(plan: SinkPlan, *, timeout_seconds: float) -> None:

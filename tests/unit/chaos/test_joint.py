@@ -70,9 +70,7 @@ def test_given_a_record_that_comes_twice_when_checked_then_it_is_named() -> None
     assert account.twice(account.seen) == ["a#1"], "the sources hold it twice, and it came three times"
 
 
-def test_given_a_reader_that_goes_on_when_sources_are_counted_then_what_came_meanwhile_waits_for_the_next_look() -> (
-    None
-):
+def test_given_a_reader_that_goes_on_when_sources_are_counted_then_what_came_meanwhile_waits() -> None:
     account = seen("a#1", "a#1", "a#2")
 
     def held() -> Counter[str]:

@@ -175,7 +175,7 @@ def test_given_a_plain_listener_when_proved_then_the_address_is_asked_that_clien
     assert asked
 
 
-def test_given_a_check_that_is_given_up_as_its_handshake_ends_when_the_loop_ends_then_its_connection_does() -> None:
+def test_given_a_check_given_up_as_its_handshake_ends_when_the_loop_ends_then_it_is_closed() -> None:
     authority = trustme.CA()
     listener, ended = Listener(authority), threading.Event()
     listener.context.verify_mode = ssl.CERT_NONE

@@ -1,10 +1,7 @@
 """Asking again: until it succeeds, cannot succeed, or the time is up."""
 
-import contextlib
-import gc
 import re
 import time
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,24 +72,6 @@ def test_given_a_client_that_is_late_itself_when_the_time_is_up_then_it_counts_a
         retried(Answers(*[TimeoutError()] * 1_000), time.monotonic() + 0.2, passes=lambda _: False)
     assert raised.value.last is not None
     assert raised.value.last.code() == KafkaError._TIMED_OUT
-
-
-@pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.TOPIC_AUTHORIZATION_FAILED, None])
-@pytest.mark.parametrize("times", [1, 1_000])
-def test_given_a_client_that_failed_when_asking_has_ended_then_nothing_keeps_it(code: int | None, times: int) -> None:
-    """A client has threads and connections: one that waits for the garbage collector goes on with all of them."""
-
-    def asked() -> weakref.ref[Answers]:
-        client = Answers(*(TimeoutError() if code is None else KafkaException(KafkaError(code)) for _ in range(times)))
-        with contextlib.suppress(KafkaException, OutOfTimeError):
-            retried(client, time.monotonic() + 0.2)
-        return weakref.ref(client)
-
-    gc.disable()
-    try:
-        assert asked()() is None
-    finally:
-        gc.enable()
 
 
 def test_given_the_packages_below_spark_when_read_then_nothing_is_retried_by_hand() -> None:

@@ -79,7 +79,7 @@ class RangeCoordinator:
         self._writer: threading.Thread | None = None
         self.trouble = ""
         """Why the last write of the ledger failed, for whoever watches; empty: it did not."""
-        self._fenced: LedgerFencedError | None = None
+        self._fenced: str | None = None
         self._gone_back: dict[TopicPartition, CutRecord] = {}
         """Records, marked applied, whose rewind stands in Spark's log; their partitions are not planned yet."""
         self._backoff: dict[TopicPartition, tuple[float, BrokerId | None]] = {}
@@ -220,7 +220,7 @@ class RangeCoordinator:
 
     def _refuse_taken(self) -> None:
         if self._fenced is not None:
-            raise self._fenced
+            raise LedgerFencedError(self._fenced)
 
     def _write(self, applied: list[CutRecord]) -> None:
         """Runs: a thread of its own; blocks as long as the ledger does."""
@@ -228,7 +228,7 @@ class RangeCoordinator:
             with self._io:
                 self._keep(applied)
         except LedgerFencedError as error:
-            self._fenced = error
+            self._fenced = str(error)
         except StateError:
             pass  # said by `_append`, and tried again with the next plan
 
@@ -399,7 +399,7 @@ class RangeCoordinator:
             if any(r.topic_partition in self._doubtful for r in records):
                 self._keep([])
         except LedgerFencedError as error:
-            self._fenced = error
+            self._fenced = str(error)
             raise
         finally:
             self._io.release()
