@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
+import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -33,10 +34,25 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         try:
             result = work()
         except Exception as caught:  # noqa: BLE001 - handed to whoever waits
-            error = caught
+            error = _released(caught)
         with contextlib.suppress(RuntimeError):  # the event loop may have ended first
             loop.call_soon_threadsafe(settle, result, error)
 
     context = contextvars.copy_context()  # what is on the caller's log lines is on the thread's
     threading.Thread(target=context.run, args=(thread,), name="kafka-discovery work", daemon=True).start()
     return await done
+
+
+def _released(error: Exception) -> Exception:
+    """Let go of what the failed calls held, a client of Kafka for one: it would live as long as the error does.
+
+    Whoever waits keeps the error in futures, tasks and frames of its own, until the garbage collector comes by.
+    """
+    assert error.__traceback__ is not None  # noqa: S101 - it was raised
+    error.__traceback__ = error.__traceback__.tb_next  # our caller's frame, which holds the error
+    chain: list[BaseException] = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    for each in chain:
+        traceback.clear_frames(each.__traceback__)
+    return error

@@ -29,6 +29,7 @@ from discovery.core.policy import Policy
 from discovery.kafka import codes, inventory
 from discovery.kafka.base import NO_RECORD, OffsetAndEpoch, OffsetSpec
 from discovery.kafka.groups import GroupWriter, committed_offsets
+from discovery.kafka.patience import GRACE_SECONDS
 from discovery.kafka.settings import PROBE_TOPIC, QuietLog, client_properties, make_client
 from discovery.kafka.translate import failure_kind, gateway_error, is_answer, metadata_answer, said
 
@@ -37,8 +38,6 @@ _Asked = Iterable[tuple[Any, "Future[Any]"]]
 
 _ONE_BY_ONE = 16
 """librdkafka's `list_topics` takes one topic or all; up to here one call per topic is cheaper than the full list."""
-_GRACE_SECONDS = 0.5
-"""How much longer than the request we wait for its future: the answer travels over two threads."""
 _AT_ONCE = 500
 """Most partitions of one offsets request: librdkafka takes time that grows with the square of their number."""
 _LOOK_UP_SECONDS = 3.0
@@ -343,7 +342,7 @@ def _settle(futures: _Asked, deadline: float, late: _Late) -> tuple[list[tuple[A
 
 
 def _deadline(timeout_seconds: float) -> float:
-    return time.monotonic() + timeout_seconds + _GRACE_SECONDS
+    return time.monotonic() + timeout_seconds + GRACE_SECONDS
 
 
 def _topic_ids(

@@ -122,7 +122,7 @@ class GroupWriter:
         self._await_answer(deadline)
         known = self._consumer.cluster_id(timeout=max(0.001, deadline - time.monotonic())) if cluster_id else None
         if known != cluster_id:
-            text = f"the client was led away from cluster {cluster_id}; nothing was committed"
+            text = f"group {self._group}: the client was led away from cluster {cluster_id}; nothing was committed"
             raise GatewayError(FailureKind.TRANSIENT, text)
         self._consumer.commit(offsets=raw, asynchronous=True)
         self._answer.expect(raw)

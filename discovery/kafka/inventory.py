@@ -10,11 +10,11 @@ from confluent_kafka.admin import ConfigResource as RawConfigResource  # type: i
 
 from discovery.core.errors import FailureKind, GatewayError
 from discovery.core.model import BrokerId, TopicName
+from discovery.kafka.patience import GRACE_SECONDS, outcome_of
 from discovery.kafka.translate import gateway_error
 
 MIN_IN_SYNC, ROLES, VOTERS = "min.insync.replicas", "process.roles", "controller.quorum.voters"
 _AT_ONCE = 500
-_GRACE_SECONDS = 0.5
 
 
 def min_in_sync(client: AdminClient, topics: Collection[TopicName], *, timeout_seconds: float) -> dict[TopicName, int]:
@@ -114,14 +114,14 @@ def groups(client: AdminClient, *, timeout_seconds: float) -> tuple[str, ...]:
 
     Runs: a worker thread; blocks <= timeout_seconds + 0.5.
     """
-    answered = client.list_consumer_groups(request_timeout=timeout_seconds).result(timeout_seconds + _GRACE_SECONDS)
+    answered = outcome_of(client.list_consumer_groups(request_timeout=timeout_seconds), timeout_seconds)
     if answered.errors:
         raise gateway_error(answered.errors[0], "groups")
     return tuple(sorted(one.group_id for one in answered.valid))
 
 
 def _answers(futures: Iterable[tuple[Any, Any]], timeout_seconds: float, *, needs_one: bool) -> list[tuple[Any, Any]]:
-    deadline = time.monotonic() + timeout_seconds + _GRACE_SECONDS
+    deadline = time.monotonic() + timeout_seconds + GRACE_SECONDS
     answered: list[tuple[Any, Mapping[str, Any]]] = []
     failed: list[KafkaError] = []
     for resource, future in futures:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from discovery.core.errors import ConfigError, LedgerFencedError, StateError
 from discovery.core.model import BrokerAddress, TopicName
 from discovery.core.plural import counted
-from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, retried
+from discovery.kafka.patience import SHORT_WAITS, OutOfTimeError, outcome_of, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.topics import LEAST_IN_SYNC, REPLICAS, make_topic
 from discovery.kafka.transactions import connect
@@ -157,7 +157,7 @@ class Journal:
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
         try:
             answered = _patiently(
-                lambda left: admin.describe_configs([resource], request_timeout=left)[resource].result(left),
+                lambda left: outcome_of(admin.describe_configs([resource], request_timeout=left)[resource], left),
                 deadline,
                 f"see how topic {self._topic} is configured",
             )

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
-from discovery.kafka.patience import may_pass
+from discovery.kafka.patience import may_pass, outcome_of
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
@@ -100,7 +100,7 @@ def _ends(access: Access, topic: TopicName, deadline: float) -> dict[int, int]:
 
     def ask(left: float) -> dict[int, int]:
         answered = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=left)
-        return {place.partition: future.result(left).offset for place, future in answered.items()}
+        return {place.partition: outcome_of(future, left).offset for place, future in answered.items()}
 
     ends: dict[int, int] = patiently(ask, deadline, f"find the end of topic {topic}", passes=_passes)
     return {number: end for number, end in ends.items() if end > 0}

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import tenacity
@@ -10,6 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 _AGAIN_SECONDS = 0.05
 _ANSWER_SECONDS = 5.0
 _LEAST_SECONDS = 0.001
+GRACE_SECONDS = 0.5
+"""How much longer than the request we wait for its future: the answer travels over two threads, and a client must not
+be let go with requests on their way."""
 SHORT_WAITS: Mapping[str, Any] = {
     "topic.metadata.refresh.interval.ms": 1_000,
     # The first of a transaction's requests often meets one that is just ending; grows to a second by itself.
@@ -83,6 +87,18 @@ def checked(found: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
+def outcome_of(future: "Future[Any]", seconds: float) -> Any:
+    """Wait for the answer to a request that librdkafka gives up after so many seconds.
+
+    Raises:
+        KafkaException: it failed.
+        TimeoutError: the answer is late itself.
+
+    Runs: anywhere; blocks <= seconds + 0.5.
+    """
+    return future.result(seconds + GRACE_SECONDS)
+
+
 def retried(
     act: Callable[[float], Any],
     deadline: float,
@@ -102,7 +118,7 @@ def retried(
         KafkaException: it cannot succeed.
         OutOfTimeError: the time is up.
 
-    Runs: anywhere; blocks until `deadline` at most.
+    Runs: anywhere; blocks until `deadline` at most, and 0.5 s for a future that is late itself.
     """
     last: KafkaError | None = None
 

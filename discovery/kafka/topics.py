@@ -13,7 +13,7 @@ from discovery.core.errors import ConfigError, TransactionError
 from discovery.core.model import TopicName
 from discovery.core.plural import counted
 from discovery.kafka.inventory import broker_option, topic_option
-from discovery.kafka.patience import OutOfTimeError, retried
+from discovery.kafka.patience import OutOfTimeError, outcome_of, retried
 from discovery.kafka.settings import QuietLog
 from discovery.kafka.transactions import Access, patiently
 
@@ -70,7 +70,7 @@ def make_topic(
     }
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
     try:
-        retried(lambda left: admin.create_topics([wanted], request_timeout=left)[topic].result(left), deadline)
+        retried(lambda left: outcome_of(admin.create_topics([wanted], request_timeout=left)[topic], left), deadline)
     except KafkaException as exc:
         if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
@@ -136,7 +136,7 @@ class TopicAdmin:
 
             def ask(left: float) -> dict[int, int]:
                 answered = self._admin.list_offsets(asked, request_timeout=left)
-                return {place.partition: future.result(left).offset for place, future in answered.items()}
+                return {place.partition: outcome_of(future, left).offset for place, future in answered.items()}
 
             found: dict[int, int] = patiently(ask, deadline, f"find the records of topic {topic}")
             return found
@@ -168,7 +168,7 @@ class TopicAdmin:
     def _described(self, topic: TopicName, timeout_seconds: float, **options: bool) -> Any:
         def ask(left: float) -> Any:
             asked = TopicCollection([topic])
-            return self._admin.describe_topics(asked, request_timeout=left, **options)[topic].result(left)
+            return outcome_of(self._admin.describe_topics(asked, request_timeout=left, **options)[topic], left)
 
         try:
             return retried(ask, time.monotonic() + timeout_seconds)
@@ -205,7 +205,7 @@ class TopicAdmin:
         """
         try:
             patiently(
-                lambda left: self._admin.delete_consumer_groups([group], request_timeout=left)[group].result(left),
+                lambda left: outcome_of(self._admin.delete_consumer_groups([group], request_timeout=left)[group], left),
                 time.monotonic() + timeout_seconds,
                 f"delete group {group}",
             )

@@ -6,18 +6,21 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from discovery.config.client.options import map_client_options
-from discovery.core.errors import DiscoveryError
+from discovery.core.errors import DiscoveryError, FailureKind, GatewayError
 from discovery.core.model import BrokerAddress, BrokerId, TopicName, TopicPartition
 from discovery.core.policy import Policy
 from discovery.kafka.base import LATEST
 from discovery.kafka.confluent import ConfluentGateway, ConfluentGatewayFactory
-from discovery.kafka.groups import GroupWriter
+from discovery.kafka.groups import GroupWriter, committed_offsets
+from discovery.kafka.journal import Journal
 from discovery.kafka.patience import OutOfTimeError, retried
 from discovery.kafka.topics import TopicAdmin
 from discovery.kafka.transactions import Access, GroupNotes, Transaction
@@ -35,6 +38,11 @@ def access(address: str) -> Access:
 
 def gateway(address: str) -> ConfluentGateway:
     return ConfluentGatewayFactory(map_client_options({}), Policy())([BrokerAddress.parse(address)])
+
+
+def threads() -> int:
+    """Count those of this process, librdkafka's too."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
 class Asking:
@@ -55,6 +63,17 @@ class Asking:
             futures["t"].result()
 
         retried(once, time.monotonic() + SECONDS)
+
+
+def refused(_client: object) -> None:
+    raise GatewayError(FailureKind.AUTH, "no rights")
+
+
+def offsets(asked: ConfluentGateway) -> None:
+    try:
+        asked.list_offsets([PLACE], LATEST, timeout_seconds=SECONDS)
+    finally:
+        asked.close()  # waits for what is on its way
 
 
 CALLS: dict[str, tuple[Callable[[str], Any], Callable[[Any], object]]] = {
@@ -88,11 +107,25 @@ CALLS: dict[str, tuple[Callable[[str], Any], Callable[[Any], object]]] = {
     ),
     "offsets": (
         gateway,
-        lambda gateway: gateway.list_offsets([PLACE], LATEST, timeout_seconds=SECONDS),
+        offsets,
     ),
     "metadata": (
         gateway,
         lambda gateway: gateway.fetch_metadata(None, timeout_seconds=SECONDS),
+    ),
+    "what a gateway may not do": (
+        gateway,
+        lambda gateway: gateway._call("asking", refused),
+    ),
+    "offsets of a group": (
+        lambda address: partial(committed_offsets, {"bootstrap.servers": address}, "g", [PLACE]),
+        lambda ask: ask(timeout_seconds=SECONDS),
+    ),
+    "a ledger": (
+        lambda address: Journal(
+            TOPIC, "n", properties=dict, brokers=lambda: [BrokerAddress.parse(address)], timeout_seconds=SECONDS
+        ),
+        lambda journal: journal.open(),
     ),
     "what passes": (
         lambda _: Asking(KafkaError.NOT_COORDINATOR, recovers=True),
@@ -119,10 +152,13 @@ def test_given_a_call_that_failed_when_its_client_is_dropped_then_nothing_keeps_
             call(owner)
         return weakref.ref(owner)
 
+    gc.collect()
     gc.disable()
     try:
+        before = threads()
         with refused_port() as address:
             kept = failed(address)
         assert kept() is None
+        assert threads() <= before, "a client lives"
     finally:
         gc.enable()
