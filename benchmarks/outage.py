@@ -107,8 +107,24 @@ def section(result: dict[str, Any]) -> str:
             "| source | rounds | median | p99 of partitions | longest | rounds within 2 s |",
             "|---|---|---|---|---|---|",
             *lines,
+            "",
+            f"Later with `sourceId`: {_late(result['ours_named']['rounds']) if 'ours_named' in result else 'not run'}.",
+            "",
+            "While any broker lives, a dead leader is asked once a second whether it is back, and one that reports no",
+            "offsets yet is asked again at most a second later. Then the batch in flight has to end, and the next one",
+            "reads the partition. A late round is made of these; what share each had is not recorded.",
         ]
     )
+
+
+def _late(rounds: list[dict[str, Any]]) -> str:
+    late = [
+        f"round {number}, partition {partition} ({seconds:.2f} s)"
+        for number, found in enumerate(rounds, 1)
+        for partition, seconds in found["late_seconds"].items()
+        if seconds > _GOAL_SECONDS
+    ]
+    return "; ".join(late) or "none"
 
 
 def _line(name: str, rounds: list[dict[str, Any]], late: dict[str, Any]) -> str:

@@ -200,7 +200,8 @@ _WORDS = {
     "rf1_native": ("RF 1, Spark's own source", "-"),
 }
 
-
+_LEDGER_SECONDS = 8.0
+"""The target of each round with a ledger in Kafka."""
 _COLUMNS = (
     *("case", "n", "before", "median gap", "longest", "not over", "plain reader", "beyond", "deaths"),
     *("rows / records", "load", "target"),
@@ -233,10 +234,23 @@ def section(result: dict[str, Any]) -> str:
             "|---|---|---|---|---|---|---|---|---|---|---|---|",
             *lines,
             "",
+            f"Rounds longer than {_LEDGER_SECONDS:g} s with a ledger in Kafka: {_missed(result)}.",
+            "",
             *(("![gaps by case](../../benchmarks/results/stall.svg)", "") if lines else ()),
             *NOTES,
         ]
     )
+
+
+def _missed(result: dict[str, Any]) -> str:
+    late = [
+        f"RF {case[2]}, round {number} ({found['gap_seconds']:.2f} s)"
+        for case in ("rf1_kafka", "rf3_kafka")
+        if case in result
+        for number, found in enumerate(result[case]["rounds"], 1)
+        if found["gap_seconds"] > _LEDGER_SECONDS
+    ]
+    return "; ".join(late) or "none"
 
 
 def _reported(result: dict[str, Any]) -> list[str]:

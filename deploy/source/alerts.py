@@ -228,10 +228,11 @@ SOURCE_ALERTS = (
     _of_source(
         name="SourceBatchStalled",
         severity="critical",
-        for_seconds=60,
-        condition=f"time() - {P}source_batch_started_timestamp_seconds > <180s>\n"
+        for_seconds=0,
+        # Fires before the first task gives up, which begins to wait later than its batch began.
+        condition=f"time() - {P}source_batch_started_timestamp_seconds > <100s>\n"
         f"and\n{P}source_batch_started_timestamp_seconds > 0",
-        summary="One batch of source " + _SOURCE + " runs for more than 3 minutes.",
+        summary="One batch of source " + _SOURCE + " runs for more than 100 seconds.",
         description="nothing new is planned before it ends. Its tasks are slow, wait for a "
         "slot, or for a broker that their executors do not reach; without sourceId each gives up after "
         "stallTimeout (2 minutes), and the query with the fourth.",

@@ -182,8 +182,8 @@ _ALL = (
     .quiet("none since the last hour", {_m("unexpected_errors_total"): "0+0x3 1+0x60"}, 60)
     .quiet("none", {_m("unexpected_errors_total"): "0+0x20"}, 20),
     _Of("SourceBatchStalled")
-    .fires("a batch whose tasks are tried for the third time", {_BATCH: "0 60+0x30"}, 6, _QUERY)
-    .quiet("batches of three minutes", {_BATCH: "0 60+0x2 240+0x2 420+0x2 600+0x2"}, 12)
+    .fires("a batch whose first tasks give up", {_BATCH: "0 60+0x30"}, 3, _QUERY)
+    .quiet("batches of a minute and a half", {_BATCH: "0 30+0x1 120 210+0x1 300 390+0x1"}, 5)
     .quiet("no batch runs", {_BATCH: "0+0x30"}, 20),
     _Of("SourceTasksWaiting")
     .fires("a dead leader under a batch that is not cut", {_WAITING: "0 2+0x20"}, 5, _QUERY)

@@ -56,7 +56,7 @@ def test_given_a_leader_that_answers_no_fetch_when_read_at_once_then_the_task_fa
         }
         reader = KafkaDiscoveryReader(parse_options(options))
         (task,) = reader.partitions()
-        rule = proxy.rule(Rule(api=Api.FETCH, count=10**9, delay_reply_seconds=600))
+        rule = proxy.rule(Rule(api=Api.FETCH, count=10**9, hold_reply=True))
         began = time.monotonic()
         with pytest.raises(DiscoveryError) as error:
             list(reader.read(task))

@@ -1,14 +1,20 @@
-"""A leader that lives and answers late, beside Spark's own source."""
+"""A leader that lives and answers late, beside Spark's own source, and one that answers the driver alone."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.progress.listener import SourceProgress
 from tests.spark.conftest import ReadStream
-from tests.support.helpers import numbered, produce
-from tests.support.proxy import KafkaProxy
+from tests.support.helpers import eventually, numbered, produce
+from tests.support.proxy import Api, KafkaProxy, Rule
 from tests.support.spark.native import BOTH
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -55,6 +61,46 @@ def test_given_a_leader_that_takes_many_seconds_when_all_there_is_is_read_then_b
             reading = read_stream(given, format=name, checkpoint=name, available_now=True)
             reading.wait_end(90 + CONNECTED * delay_seconds)
             assert reading.values() == sorted([*FIRST, *FIRST])
+
+
+@pytest.mark.timeout(300)
+def test_given_a_leader_that_tasks_do_not_reach_when_read_then_the_driver_hears_and_a_restart_reads_all(
+    spark: SparkSession, kafka_cluster: LocalKafka, topic_name: str, read_stream: ReadStream, tmp_path: Path
+) -> None:
+    registry = CollectorRegistry()
+    progress = SourceProgress(spark, state_dir=tmp_path, registry=registry)
+    with slow_leader(kafka_cluster, topic_name, delay_seconds=0.0) as proxy:
+        held = proxy.rule(Rule(api=Api.FETCH, broker=SLOW, count=10**9, hold_reply=True))
+        given = {**options(proxy, topic_name), "stateDir": str(tmp_path), "stallTimeout": "20s"}
+        progress.start()
+        try:
+            stalled = read_stream(given)
+            eventually(lambda: held.hits and since(registry, topic_name), 60, "a batch that waits")
+            (report,) = progress.reports().values()
+            assert report.batch_since == since(registry, topic_name)
+            assert report.parked_partitions == 0, "the driver reaches every leader"
+            assert report.waiting_partitions == 0, "so it does not know for whom the tasks wait"
+            with pytest.raises(StreamingQueryException) as error:
+                stalled.wait_end()
+        finally:
+            progress.stop()
+        (line,) = set(re.findall(r"stallTimeout: .*", str(error.value)))
+        asked = f"{topic_name}-1 at offset 0 of 5 (broker {SLOW})"
+        assert line.startswith(f"stallTimeout: no record came for 20 s from the leader of {asked}; ")
+        assert line.endswith("raise stallTimeout, or set sourceId, with which a batch ends without it")
+        assert stalled.rows == []
+        held.release.set()
+        again = read_stream(given)
+        produce(kafka_cluster.bootstrap_servers, topic_name, *LATER, partition=1)
+        again.wait_rows(15)
+        assert again.values() == sorted([*FIRST, *FIRST, *LATER])
+
+
+def since(registry: CollectorRegistry, topic_name: str) -> float | None:
+    """Return since when a batch of the source runs, as the driver's metrics show it; 0: none does."""
+    name = "kafka_discovery_source_batch_started_timestamp_seconds"
+    samples = (sample for family in registry.collect() for sample in family.samples)
+    return next((s.value for s in samples if s.name == name and s.labels["source"] == topic_name), None)
 
 
 def both_read(

@@ -57,8 +57,12 @@ class Rule:
 
     api: Api
     count: int = 1
+    broker: int | None = None
+    """Whose requests alone; None: any broker's."""
     lose_reply: bool = False
     """The broker does it; the client loses its connection instead of hearing so."""
+    hold_reply: bool = False
+    """The client gets the answer, and all later ones of its connection, when `release` is set."""
     hold_request: bool = False
     """The client loses its connection; the broker gets the request when `release` is set."""
     repeat_request: bool = False
@@ -161,7 +165,7 @@ class KafkaProxy:
     ) -> None:
         api, version = struct.unpack(">hh", frame[:4])
         correlation = frame[4:8]
-        rule = self._taken(api)
+        rule = self._taken(api, number)
         if rule is not None and (rule.hold_request or rule.repeat_request):
             self._spawn(lambda: self._late(rule, frame, number))
         if rule is not None and rule.hold_request:
@@ -172,10 +176,10 @@ class KafkaProxy:
         waiting[correlation] = (api, rule)
         _send(upstream, frame)
 
-    def _taken(self, api: int) -> Rule | None:
+    def _taken(self, api: int, number: int) -> Rule | None:
         with self._lock:
             for rule in self._rules:
-                if rule.api == api and rule.hits < rule.count:
+                if rule.api == api and rule.broker in (None, number) and rule.hits < rule.count:
                     rule.hits += 1
                     return rule
         return None
@@ -202,6 +206,8 @@ class KafkaProxy:
         with contextlib.suppress(OSError):
             for frame in frames(upstream):
                 api, rule = waiting.pop(frame[:4], (-1, None))
+                if rule is not None and rule.hold_reply:
+                    rule.release.wait()
                 if rule is not None and rule.delay_reply_seconds:
                     time.sleep(rule.delay_reply_seconds)
                 if rule is not None and rule.lose_reply:
