@@ -110,8 +110,8 @@ def section(result: Result) -> str:
             "three brokers, eight slots on two cores. *backlog*: 2.4 million records in one batch; *slow*: 30 000 a",
             "batch, each 1 ms in a Python function that sleeps; *steady*: 120 a batch. Goal: at most 1.1 x.",
             "",
-            "| case | kafka-discovery | Spark's own source | ratio (extremes) | load |",
-            "|---|---|---|---|---|",
+            "| case | pairs | kafka-discovery | Spark's own source | ratio (extremes) | load |",
+            "|---|---|---|---|---|---|",
             *lines,
         ]
     )
@@ -121,7 +121,7 @@ def _line(name: str, found: Result) -> str:
     ratio, load = found["ratio"], ", ".join(f"{load:g}" for load in found["load_average"])
     seconds = [f"{found[source]['p50']:.2f} s" for source in (OURS, NATIVE)]
     ratios = f"{ratio['p50']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})"
-    return f"| {' | '.join([name, *seconds, ratios, load])} |"
+    return f"| {' | '.join([name, str(ratio['n']), *seconds, ratios, load])} |"
 
 
 if __name__ == "__main__":

@@ -33,11 +33,13 @@ def seconds(value: object, *, bare_unit: str = "s") -> float:
     return float(found[1]) * scale
 
 
-def duration_option(text: str, *, option: str, bare_unit: str = "", above_zero: bool = True) -> float:
+def duration_option(
+    text: str, *, option: str, bare_unit: str = "", above_zero: bool = True, within: tuple[str, str] | None = None
+) -> float:
     """Return the seconds of an option's duration.
 
     Raises:
-        ConfigError: no number with a known unit, or zero where it must be more; names `option`.
+        ConfigError: no number with a known unit, zero where it must be more, or outside `within`; names `option`.
 
     Runs: anywhere (pure).
     """
@@ -48,4 +50,6 @@ def duration_option(text: str, *, option: str, bare_unit: str = "", above_zero: 
     if found < 0 or (above_zero and not found):
         more = " above zero" if above_zero else ""
         raise ConfigError(f'{option}: {text!r} is not a duration{more}; write a number with a unit, like "10s"')
+    if within is not None and not seconds(within[0]) <= found <= seconds(within[1]):
+        raise ConfigError(f"{option}: {text!r} is outside {within[0]} to {within[1]}; write a duration between them")
     return found

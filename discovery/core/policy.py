@@ -11,7 +11,8 @@ class Policy:
 
     Raises:
         ConfigError: a duration is not positive, or the order
-            connect <= request < api < staleness is broken; the message names both fields.
+            connect <= request < api < staleness is broken, or a leader may be silent for longer than a request
+            to it lasts; the message names both fields.
     """
 
     connect_timeout_seconds: float = 2.0
@@ -35,7 +36,9 @@ class Policy:
     vet_interval_seconds: float = 15.0
     """How often a living address proves again that it is Kafka and of this cluster."""
     leader_silence_seconds: float = 1.0
-    """A leader that owes an answer on offsets for longer is parked; one that answered slowly before is given more."""
+    """A leader that owes an answer on offsets for longer is parked; one that answered slowly before is given more.
+
+    `parkAfter` of a source."""
     offsets_timeout_seconds: float = 4.0
     """One offsets request to one leader; one that is slower is asked through a client of its own."""
     offsets_deadline_seconds: float = 60.0
@@ -59,6 +62,7 @@ class Policy:
             ("connect_timeout_seconds", "<=", "request_timeout_seconds"),
             ("request_timeout_seconds", "<", "api_timeout_seconds"),
             ("api_timeout_seconds", "<", "staleness_seconds"),
+            ("leader_silence_seconds", "<=", "offsets_timeout_seconds"),
         )
         for low, relation, high in ordered:
             a, b = getattr(self, low), getattr(self, high)

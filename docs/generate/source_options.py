@@ -222,6 +222,19 @@ ROWS = (
         "new",
     ),
     Row(
+        "parkAfter",
+        "1s",
+        "How long a leader may owe its end offsets before its partitions are parked, 100ms to 4s; until then they are "
+        "planned to the last known end. One that was slow before is given four times what its last answer took. "
+        "A service that is followed has its own limit, `leader_silence_seconds`.",
+        (
+            "unit/core/test_asking.py::test_given_another_limit_of_silence_when_a_leader_owes_an_answer_then_it_is_parked_after_that",
+            "unit/source/test_options.py::test_given_a_limit_of_silence_or_none_when_a_loop_is_made_then_it_parks_after_that",
+            _MISTAKES,
+        ),
+        "new",
+    ),
+    Row(
         "stallTimeout",
         "2m",
         "How long a task of a source without `sourceId`, or of a batch read, may wait for a leader before it fails and "

@@ -249,6 +249,7 @@ def test_given_a_living_leader_that_closes_connections_when_read_then_nothing_is
         batches = list(fetch(ranges, addresses, settings, on_waiting=lambda _: None, arbiter=arbiter))
         assert sum(batch.num_rows for batch in batches) == 200
     assert closed.hits == 4
+    assert proxy.carried[Api.FETCH] == 2 + 4, "each closed connection is replaced by one, by the client that has it"
     assert arbiter.proposed == [dict.fromkeys(ranges, 100)]
 
 

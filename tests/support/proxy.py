@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -84,6 +85,8 @@ class KafkaProxy:
         self._listeners: dict[int, socket.socket] = {}
         self.slow: dict[int, float] = {}
         """Seconds by which each answer of a broker comes later, the first of a connection too; may change any time."""
+        self.carried: Counter[int] = Counter()
+        """How many connections have carried a request, by its kind."""
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -143,8 +146,10 @@ class KafkaProxy:
             if self._stopping.is_set():
                 return
             waiting: dict[bytes, tuple[int, Rule | None]] = {}
+            carried: set[int] = set()
             self._spawn(lambda: self._replies(client, upstream, waiting, number))
             for frame in frames(client):
+                self._note(frame, carried)
                 self._request(frame, client, upstream, waiting, number)
         for end in (client, upstream):
             with contextlib.suppress(OSError):
@@ -175,6 +180,13 @@ class KafkaProxy:
             return
         waiting[correlation] = (api, rule)
         _send(upstream, frame)
+
+    def _note(self, frame: bytes, carried: set[int]) -> None:
+        (api,) = struct.unpack(">h", frame[:2])
+        if api not in carried:
+            carried.add(api)
+            with self._lock:
+                self.carried[api] += 1
 
     def _taken(self, api: int, number: int) -> Rule | None:
         with self._lock:

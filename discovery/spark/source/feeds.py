@@ -89,7 +89,10 @@ def embedded_feed(options: SourceOptions) -> SourceFeed:
         bootstrap_file=BootstrapFile(options.bootstrap_file) if options.bootstrap_file is not None else None,
         interest=options.interest,
         client_options=options.client,
-        policy=raised(Policy(idle_interval_seconds=_IDLE_SECONDS), options.client),
+        policy=raised(
+            Policy(idle_interval_seconds=_IDLE_SECONDS, leader_silence_seconds=options.park_after_seconds),
+            options.client,
+        ),
         state_dir=options.state_dir or default_state_dir(),
         source_id=options.source_id,
         cluster_id=options.cluster_id,

@@ -1,5 +1,7 @@
 """What is asked when, what is under way, and which answers still count."""
 
+from dataclasses import replace
+
 import pytest
 
 from discovery.core.answers import CallEnded, NotSaved, OffsetsAnswer, StuckCall
@@ -265,6 +267,15 @@ def test_given_a_leader_that_owes_an_answer_when_a_second_passed_then_it_is_park
     late = answered(silent.state, name, now=3.5, took=1.7, offset=7)
     assert why_parked(late.state) is None
     assert not late.state.agenda.asked_patiently
+
+
+def test_given_another_limit_of_silence_when_a_leader_owes_an_answer_then_it_is_parked_after_that() -> None:
+    state, _ = asked_once()
+    patient = replace(POLICY, leader_silence_seconds=3.0)
+    assert run(state, now=2.9, policy=patient).touched == frozenset()
+    silent = run(state, now=3.0, policy=patient)
+    assert silent.touched == {T0}
+    assert "no answer within 3 s" in (why_parked(silent.state) or "")
 
 
 def test_given_a_leader_that_was_slow_when_asked_again_then_patiently_and_with_its_time_before_it_is_parked() -> None:

@@ -12,6 +12,7 @@ from discovery.core.policy import Policy
         ({"connect_timeout_seconds": 6.0}, ("connect_timeout_seconds", "request_timeout_seconds")),
         ({"request_timeout_seconds": 10.0}, ("request_timeout_seconds", "api_timeout_seconds")),
         ({"api_timeout_seconds": 60.0}, ("api_timeout_seconds", "staleness_seconds")),
+        ({"leader_silence_seconds": 4.1}, ("leader_silence_seconds", "offsets_timeout_seconds")),
         ({"interval_seconds": 0.0}, ("interval_seconds",)),
         ({"staleness_seconds": float("inf")}, ("staleness_seconds",)),
     ],

@@ -61,7 +61,8 @@ _EVERY = {
     "endingOffsets": "latest", "endingTimestamp": "9", "endingOffsetsByTimestamp": '{"t":{"0":9}}',
     "commitOffsets": "true", "maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "3", "maxTriggerDelay": "5s",
     "minPartitions": "3", "maxRecordsPerPartition": "5", "failOnDataLoss": "false", "onTopicRecreated": "restart",
-    "bootstrapServersFile": "/list", "includeHeaders": "true", "onParked": "hold", "startupTimeout": "5s",
+    "bootstrapServersFile": "/list", "includeHeaders": "true", "onParked": "hold", "parkAfter": "2s",
+    "startupTimeout": "5s",
     "stateDir": "/state", "sourceId": "dau", "clusterId": "c", "groupIdPrefix": "p", "clientRackVariable": "ZONE",
     "fetchEngine": "python", "fetchMaxMemory": "64m", "cutAfter": "1s", "cutLedger": "kafka",
     "cutLedgerTopic": "cuts", "stallTimeout": "2m", "coordinatorHost": "h", "coordinatorPort": "9",
@@ -189,6 +190,9 @@ T = {**REQUIRED, "subscribe": "t"}
         ),
         ({**T, "endingOffsets": "newest"}, "endingOffsets: 'newest' is neither earliest, latest nor JSON"),
         ({**T, "sourceId": " "}, "sourceId: empty"),
+        ({**T, "parkAfter": "soon"}, "parkAfter: 'soon' is not a duration above zero"),
+        ({**T, "parkAfter": "99ms"}, "parkAfter: '99ms' is outside 100ms to 4s; write a duration between them"),
+        ({**T, "parkAfter": "5s"}, "parkAfter: '5s' is outside 100ms to 4s; write a duration between them"),
         ({**T, "cutAfter": "2s"}, "cutAfter: it has no effect without sourceId; name this source, or leave it out"),
         ({**T, "sourceId": "s", "cutAfter": "soon"}, "cutAfter: 'soon' is not a duration above zero"),
         ({**T, "sourceId": "s", "cutLedger": "disk"}, "cutLedger: 'disk' is not one of file, kafka"),
@@ -321,6 +325,14 @@ def test_given_client_timeouts_when_a_loop_is_made_then_it_waits_as_long_for_an_
     assert feed._policy.offsets_deadline_seconds == 90.0  # type: ignore[attr-defined]
     assert feed._policy.request_timeout_seconds == 9.0  # type: ignore[attr-defined]
     assert feed._policy.connect_timeout_seconds == 2.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, 1.0), ({"parkAfter": "100ms"}, 0.1), ({"parkAfter": "4s"}, 4.0)])
+def test_given_a_limit_of_silence_or_none_when_a_loop_is_made_then_it_parks_after_that(
+    given: dict[str, str], seconds: float
+) -> None:
+    feed = embedded_feed(parse_options({**T, **given}))
+    assert feed._policy.leader_silence_seconds == seconds  # type: ignore[attr-defined]
 
 
 def test_given_a_state_folder_that_cannot_be_written_when_a_named_source_starts_then_one_line_says_so(

@@ -12,6 +12,7 @@ from discovery.config.option_values import flag, one_of, optional, path_of, posi
 from discovery.config.service_files import SERVICE_FILES, ServiceFiles, service_files
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, ClusterId, TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.policy import Policy
 from discovery.feed.base import Interest
 from discovery.spark.source.options import cuts as cut_options
 from discovery.spark.source.options.cuts import CutOptions, parse_cut_options
@@ -43,6 +44,8 @@ WITHOUT_EFFECT = {
     "partition.metadata.cache.ttl.ms": "the discovery loop keeps metadata fresh",
 }
 """Options that tune how the native source asks again: accepted and logged, since nothing is lost without them."""
+_LONGEST_SILENCE = f"{Policy().offsets_timeout_seconds:g}s"
+"""Then a request for end offsets ends, and its leader is asked as a slow one."""
 KNOWN = (
     *_STRATEGIES,
     *STARTING.all,
@@ -58,6 +61,7 @@ KNOWN = (
     "bootstrapServersFile",
     "includeHeaders",
     "onParked",
+    "parkAfter",
     "stallTimeout",
     "startupTimeout",
     "stateDir",
@@ -105,6 +109,7 @@ class SourceOptions:
     """Read a topic that was recreated from its beginning; else it is data loss that fails the query."""
     include_headers: bool = False
     on_parked: OnParked = OnParked.CONTINUE
+    park_after_seconds: float = 1.0
     startup_timeout_seconds: float = 600.0
     stall_timeout_seconds: float = 120.0
     state_dir: Path | None = None
@@ -187,6 +192,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         restart_recreated=_restarts(given),
         include_headers=flag("includeHeaders", given.get("includeHeaders", "false")),
         on_parked=OnParked(one_of("onParked", given.get("onParked", "continue"), ("continue", "hold"))),
+        park_after_seconds=duration_option(
+            given.get("parkAfter", "1s"), option="parkAfter", within=("100ms", _LONGEST_SILENCE)
+        ),
         stall_timeout_seconds=duration_option(given.get("stallTimeout", "2m"), option="stallTimeout"),
         startup_timeout_seconds=duration_option(given.get("startupTimeout", "10m"), option="startupTimeout"),
         state_dir=optional(given, "stateDir", path_of),
