@@ -227,7 +227,7 @@ def _of_source(*, description: str, **alert: Any) -> Alert:
 SOURCE_ALERTS = (
     _of_source(
         name="SourceBatchStalled",
-        severity="critical",
+        severity="warning",
         for_seconds=0,
         # Fires before the first task gives up, which begins to wait later than its batch began.
         condition=f"time() - {P}source_batch_started_timestamp_seconds > <100s>\n"
