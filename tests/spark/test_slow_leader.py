@@ -85,8 +85,8 @@ def test_given_a_leader_that_tasks_do_not_reach_when_read_then_the_driver_hears_
         finally:
             progress.stop()
         (line,) = set(re.findall(r"stallTimeout: .*", str(error.value)))
-        asked = f"{topic_name}-1 at offset 0 of 5 (broker {SLOW})"
-        assert line.startswith(f"stallTimeout: no record came for 20 s from the leader of {asked}; ")
+        assert line.startswith("stallTimeout: no record came for ")
+        assert f" from the leader of {topic_name}-1 at offset 0 of 5 (broker {SLOW}); " in line
         assert line.endswith("raise stallTimeout, or set sourceId, with which a batch ends without it")
         assert stalled.rows == []
         held.release.set()
