@@ -46,7 +46,7 @@ def last_values(
         ConfigError: librdkafka refuses a property, or the topic may not be read.
         TransactionError: not at the end in time, or brokers do not say what the topic has.
 
-    Runs: driver and operators' commands; blocks <= timeout_seconds.
+    Runs: driver and operators' commands; blocks <= timeout_seconds + 0.5.
     """
     deadline = time.monotonic() + timeout_seconds
     ends = _ends(access, topic, deadline)

@@ -57,7 +57,7 @@ def make_topic(
         KafkaException: it may not be made.
         OutOfTimeError: no answer until `deadline` (`time.monotonic`).
 
-    Runs: driver; blocks until `deadline` at most.
+    Runs: driver; blocks until `deadline` at most, and 0.5 s.
     """
     known = retried(lambda left: admin.list_topics(timeout=left), deadline)
     brokers = len(known.brokers)
@@ -125,7 +125,7 @@ class TopicAdmin:
         Raises:
             TransactionError: no answer in time, from one of their leaders.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
         if not partitions:
             return set()
@@ -148,19 +148,16 @@ class TopicAdmin:
     def may_write(self, topic: TopicName, *, timeout_seconds: float) -> bool:
         """Tell whether this login may write; True also where brokers do not say.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
         described = self._described(topic, timeout_seconds, include_authorized_operations=True)
-        return (
-            described is None
-            or not described.authorized_operations
-            or (AclOperation.WRITE in described.authorized_operations)
-        )
+        allowed = None if described is None else described.authorized_operations
+        return not allowed or AclOperation.WRITE in allowed
 
     def topic_id(self, topic: TopicName, *, timeout_seconds: float = 10.0) -> str:
         """Return a topic's id, which no other topic of that name ever has; empty where nobody says it.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
         described = self._described(topic, timeout_seconds)
         return "" if described is None or described.topic_id is None else str(described.topic_id)
@@ -182,7 +179,7 @@ class TopicAdmin:
             ConfigError: it may not be made.
             TransactionError: no answer in time.
 
-        Runs: driver; blocks <= timeout_seconds.
+        Runs: driver; blocks <= timeout_seconds + 0.5.
         """
         deadline = time.monotonic() + timeout_seconds
         try:
@@ -201,7 +198,7 @@ class TopicAdmin:
         Raises:
             TransactionError: not done, or nobody knows.
 
-        Runs: an operator's command; blocks <= timeout_seconds.
+        Runs: an operator's command; blocks <= timeout_seconds + 0.5.
         """
         try:
             patiently(

@@ -1,6 +1,7 @@
 """Commits by callback: which answer is whose, and what each outcome becomes."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from discovery.core.model import TopicPartition as Place
 from discovery.kafka import groups
 from discovery.kafka.commits import CommitAnswer
 from discovery.kafka.groups import GroupWriter
+from tests.support.fakes.clock import FakeClock
 
 REFUSED, MOVING, MEMBERS = (
     KafkaError(code)
@@ -38,7 +40,8 @@ def test_given_commits_when_answered_then_a_late_answer_is_none_to_the_next() ->
 class Scripted:
     """A consumer whose commits have these outcomes in turn: an error, None for success, or nothing at all."""
 
-    def __init__(self, *outcomes: KafkaError | str | None) -> None:
+    def __init__(self, clock: FakeClock, *outcomes: KafkaError | str | None) -> None:
+        self._clock = clock
         self.outcomes = list(outcomes)
         self.sent: list[int] = []
         self._answer: Any = None
@@ -64,7 +67,7 @@ class Scripted:
         self.sent.append(offsets[0].offset)
 
     def poll(self, seconds: float) -> None:
-        assert seconds > 0
+        self._clock.advance(seconds)
         if self._asked and not isinstance(self.outcomes[0], str):
             outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
             asked, self._asked = self._asked, ()
@@ -72,8 +75,12 @@ class Scripted:
 
 
 def writer(monkeypatch: pytest.MonkeyPatch, *outcomes: KafkaError | str | None) -> tuple[GroupWriter, Scripted]:
-    scripted = Scripted(*outcomes)
+    clock = FakeClock()
+    scripted = Scripted(clock, *outcomes)
     monkeypatch.setattr(groups, "Consumer", scripted)
+    for module in ("groups", "patience"):
+        monkeypatch.setattr(f"discovery.kafka.{module}.time", clock)
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=clock.advance))
     return GroupWriter({}, "g"), scripted
 
 
