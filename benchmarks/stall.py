@@ -204,7 +204,7 @@ _LEDGER_SECONDS = 8.0
 """The target of each round with a ledger in Kafka."""
 _COLUMNS = (
     *("case", "n", "before", "median gap", "longest", "not over", "plain reader", "beyond", "deaths"),
-    *("rows / records", "load", "target"),
+    *("rows / records", "load", "commit", "target"),
 )
 
 
@@ -231,7 +231,7 @@ def section(result: dict[str, Any]) -> str:
             "two cores.",
             "",
             f"| {' | '.join(_COLUMNS)} |",
-            "|---|---|---|---|---|---|---|---|---|---|---|---|",
+            f"|{'---|' * len(_COLUMNS)}",
             *lines,
             "",
             f"Rounds longer than {_LEDGER_SECONDS:g} s with a ledger in Kafka: {_missed(result)}.",
@@ -277,7 +277,7 @@ def _line(name: str, case: dict[str, Any]) -> str:
         _beyond(rounds),
         str(case["deaths"]),
     ]
-    return f"| {' | '.join(cells)} | {exact} | {load_seen} | {target} |"
+    return f"| {' | '.join(cells)} | {exact} | {load_seen} | {case['commit']} | {target} |"
 
 
 def _plain(rounds: list[dict[str, Any]]) -> str:
@@ -318,7 +318,7 @@ def main() -> None:
     for name in given.cases:
         say(f"{name}:")
         result["environment"] = environment()
-        result[name] = measure(name, given.rounds)
+        result[name] = measure(name, given.rounds) | {"commit": result["environment"]["commit"]}
         say(str({key: value for key, value in result[name].items() if key not in ("gap_seconds", "rounds")}))
         say(f"wrote {write_result('stall', result)}")
 
