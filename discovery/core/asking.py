@@ -175,6 +175,8 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
             before = agenda.leaders.get(key, _NEVER)
             if key in busy or not _is_due(before, partitions, policy, now, seldom=seldom):
                 continue
+            if seldom and _were_read(agenda.leaders.get(LeaderKey(leader, seldom=False)), partitions, now):
+                continue
             if not worth_asking(leader, state):
                 continue
             # A slow leader's next end must not wait behind its starts each time.
@@ -204,6 +206,11 @@ def _is_due(before: Asked, partitions: tuple[TopicPartition, ...], policy: Polic
         return False
     slowed = policy.offsets_interval_seconds * 2 ** min(before.failures, 8)
     return bool(since >= min(slowed, max(_SLOWEST_RETRY_SECONDS, policy.offsets_interval_seconds)))
+
+
+def _were_read(asked: Asked | None, partitions: tuple[TopicPartition, ...], now: float) -> bool:
+    """Tell whether a reader that rests between two plans had all of them asked for lately."""
+    return asked is not None and now - asked.asked_at < _SELDOM_SECONDS and set(asked.partitions).issuperset(partitions)
 
 
 def _lack_start(partitions: Iterable[TopicPartition], book: OffsetBook) -> bool:

@@ -185,6 +185,19 @@ def test_given_nobody_who_reads_when_decided_then_metadata_and_ends_are_asked_fo
     assert 1 <= counts[AskOffsets] <= 3
 
 
+def test_given_a_reader_with_a_rhythm_when_it_rests_then_nobody_else_asks_for_the_same_ends() -> None:
+    (state, name), asked_at = asked_once(), []
+    state = answered(state, name, now=0.1, took=0.1, offset=7).state
+    for step in range(1, 201):
+        now = step * 0.25
+        wanted = None if step % 4 == 0 else ()
+        decision = decide(state, (), Policy(), now=now, wall=now, wanted=wanted)
+        asked_at += [now for question in asked(decision, AskOffsets)]
+        ended = [CallEnded(name=call.name, client=1, answer=end(1, 7)) for call in decision.calls]
+        state = decide(decision.state, ended, Policy(), now=now, wall=now, wanted=wanted).state
+    assert asked_at == [float(second) for second in range(1, 51)], "no seldom questions beside the reader's"
+
+
 def test_given_partitions_of_several_leaders_when_divided_then_only_those_read_are_wanted() -> None:
     division = divide(Division(), LEADERS, (Interest(pattern="^rea"), Interest(topics=(TopicName("other"),))))
     assert division.chosen == {ONE: (TopicPartition(READ, 0),)}
