@@ -198,13 +198,13 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
 
 
 def _is_due(before: Asked, partitions: tuple[TopicPartition, ...], policy: Policy, now: float, *, seldom: bool) -> bool:
-    """A leader with a partition it was not asked about before is due at once, a silent one with back-off."""
+    """A leader with a partition it was not asked about before is due at once, one often asked in vain with back-off."""
     if before.partitions is not partitions and not set(before.partitions).issuperset(partitions):
         return True
     since = now - before.asked_at
     if seldom and since < _SELDOM_SECONDS:
         return False
-    slowed = policy.offsets_interval_seconds * 2 ** min(before.failures, 8)
+    slowed = policy.offsets_interval_seconds * 2 ** min(max(before.failures - 1, 0), 8)  # one may be a lost connection
     return bool(since >= min(slowed, max(_SLOWEST_RETRY_SECONDS, policy.offsets_interval_seconds)))
 
 

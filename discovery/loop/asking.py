@@ -86,16 +86,17 @@ def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Cl
         leader_id=ask.leader_id,
         asked=ask.partitions,
         offsets=offsets,
-        detail="" if len(offsets) == len(ask.partitions) else _why(offsets, timeout),
+        detail="" if len(offsets) == len(ask.partitions) else _why(offsets, max(elapsed), timeout),
         elapsed_seconds=max(elapsed),
         asked_at=asked_at,
     )
 
 
-def _why(offsets: Mapping[TopicPartition, PartitionOffsets], timeout_seconds: float) -> str:
-    """Say what silence can mean: of many partitions some may be late, where others say who leads no more."""
-    late = f"no answer within {timeout_seconds:g} s"
-    return f"{late}, or it does not lead it now" if offsets else late
+def _why(offsets: Mapping[TopicPartition, PartitionOffsets], took_seconds: float, timeout_seconds: float) -> str:
+    """Say what it can mean: of many partitions some may be late, where others say who leads no more."""
+    in_vain = took_seconds < timeout_seconds  # librdkafka says so at once when a connection ends
+    why = "its connection ended before an answer" if in_vain else f"no answer within {timeout_seconds:g} s"
+    return f"{why}, or it does not lead it now" if offsets else why
 
 
 def _offsets(ends: Mapping[Isolation, OffsetAndEpoch], start: OffsetAndEpoch | None) -> PartitionOffsets:

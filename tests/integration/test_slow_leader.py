@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from discovery.config.client.options import ClientOptions
+from discovery.config.clock import SystemClock
 from discovery.core.answers import ProbeOutcome
 from discovery.core.errors import DiscoveryError
-from discovery.core.model import TopicName, TopicPartition, parse_bootstrap_servers
+from discovery.core.interest import Interest
+from discovery.core.model import BrokerId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.core.policy import Policy
+from discovery.core.questions import AskOffsets
+from discovery.kafka.confluent import ConfluentGatewayFactory
 from discovery.kafka.vetting.vet import LibrdkafkaVetter
 from discovery.localkafka.cluster import LocalKafka
 from discovery.localkafka.properties import ClusterSettings
+from discovery.loop.asking import ask_offsets
 from discovery.spark.fetch import FetchRange, fetch
 from discovery.spark.source.batch import KafkaDiscoveryReader
 from discovery.spark.source.feeds import embedded_feed
@@ -39,6 +44,31 @@ def test_given_a_leader_that_answers_late_when_records_come_then_its_new_ends_ar
     three_brokers: LocalKafka, topic_name: str, delay_seconds: float
 ) -> None:
     follow_a_slow_leader(three_brokers, topic_name, delay_seconds)
+
+
+@pytest.mark.timeout(60)
+def test_given_a_leader_that_closes_its_connection_when_asked_for_ends_then_no_silence_is_claimed(
+    three_brokers: LocalKafka, topic_name: str
+) -> None:
+    three_brokers.create_topic(topic_name, assignment=[[SLOW]])
+    only = Interest(topics=(TopicName(topic_name),))
+    ask = AskOffsets(
+        leader_id=BrokerId(SLOW), partitions=(TopicPartition(only.topics[0], 0),), isolations=only.isolations
+    )
+    policy = Policy(offsets_timeout_seconds=2.0)
+    with KafkaProxy({number: three_brokers.address(number) for number in three_brokers.broker_ids}) as proxy:
+        gateway = ConfluentGatewayFactory(ClientOptions(), policy)(parse_bootstrap_servers(proxy.bootstrap_servers))
+        try:
+            gateway.fetch_metadata(only.topics, timeout_seconds=10.0)
+            assert ask_offsets(gateway, ask, policy, SystemClock()).detail == ""
+            proxy.rule(Rule(api=Api.LIST_OFFSETS, lose_reply=True))
+            closed = ask_offsets(gateway, ask, policy, SystemClock())
+            assert (closed.offsets, closed.detail) == ({}, "its connection ended before an answer")
+            eventually(lambda: ask_offsets(gateway, ask, policy, SystemClock()).offsets, 10, "ends of a new connection")
+            proxy.rule(Rule(api=Api.LIST_OFFSETS, hold_reply=True))
+            assert ask_offsets(gateway, ask, policy, SystemClock()).detail == "no answer within 2 s"
+        finally:
+            gateway.close()
 
 
 @pytest.mark.timeout(120)

@@ -29,10 +29,11 @@ _END_SECONDS = 5.0
 
 
 class Api(IntEnum):
-    """Kafka's numbers of the requests that a transaction needs, and of the one that reads."""
+    """Kafka's numbers of the requests that a transaction needs, and of those that read."""
 
     PRODUCE = 0
     FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
