@@ -138,7 +138,8 @@ def _ask_metadata(
     if now < due_at and (wanted == () or since < policy.topics_interval_seconds):
         return
     agenda.metadata_at = _next(due_at, policy.topics_interval_seconds, now)
-    early = wanted == () and since < policy.interval_seconds
+    # One that came between two instants of the grid stands in for the next of them.
+    early = since < (policy.interval_seconds if wanted == () else policy.topics_interval_seconds / 2)
     if not early and not _is_under_way(agenda, AskMetadata):
         agenda.metadata_asked_at = now
         yield AskMetadata()

@@ -1,5 +1,6 @@
 """What is asked when, what is under way, and which answers still count."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -185,17 +186,21 @@ def test_given_nobody_who_reads_when_decided_then_metadata_and_ends_are_asked_fo
     assert 1 <= counts[AskOffsets] <= 3
 
 
-def test_given_a_reader_with_a_rhythm_when_it_rests_then_nobody_else_asks_for_the_same_ends() -> None:
-    (state, name), asked_at = asked_once(), []
+def test_given_a_reader_with_a_rhythm_then_ends_and_metadata_are_asked_for_once_before_each_plan() -> None:
+    (state, name), seen = asked_once(), Counter[type[object]]()
     state = answered(state, name, now=0.1, took=0.1, offset=7).state
-    for step in range(1, 201):
-        now = step * 0.25
-        wanted = None if step % 4 == 0 else ()
+    state = run(state, *(CallEnded(name=name) for name in state.agenda.calls), now=0.1).state
+    for step in range(4, 1000):
+        now = step / 20
+        wanted = None if step % 20 >= 17 else ()  # from 0.15 s before each plan on
         decision = decide(state, (), Policy(), now=now, wall=now, wanted=wanted)
-        asked_at += [now for question in asked(decision, AskOffsets)]
-        ended = [CallEnded(name=call.name, client=1, answer=end(1, 7)) for call in decision.calls]
+        seen.update(type(call.question) for call in decision.calls)
+        ended = [
+            CallEnded(name=call.name, client=1, answer=end(1, 7) if isinstance(call.question, AskOffsets) else None)
+            for call in decision.calls
+        ]
         state = decide(decision.state, ended, Policy(), now=now, wall=now, wanted=wanted).state
-    assert asked_at == [float(second) for second in range(1, 51)], "no seldom questions beside the reader's"
+    assert (seen[AskOffsets], seen[AskMetadata]) == (50, 50), "once before each of fifty plans"
 
 
 def test_given_partitions_of_several_leaders_when_divided_then_only_those_read_are_wanted() -> None:
