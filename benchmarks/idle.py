@@ -235,8 +235,8 @@ def section(result: Result) -> str:
     head = ["| what | kafka-discovery | Spark's own source |", "|---|---|---|"]
     busy = _busy(result.get("start", {}))
     asked = _asked(result["requests"]) if "requests" in result else []
-    loads = ", ".join(f"{n} {result[n]['load_average']}" for n in CASES if "load_average" in result.get(n, {}))
-    noted = [f"Load averages before and after: {loads}.", ""] if loads else []
+    runs = ", ".join(f"{n} on {result[n]['commit']}, {result[n]['load_average']}" for n in CASES if n in result)
+    noted = [f"Commits, and load averages before and after: {runs}.", ""]
     return "\n".join(("## Idle", "", _TEXT, "", *head, *rows, "", *busy, *asked, *noted))
 
 

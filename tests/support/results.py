@@ -89,7 +89,7 @@ def refuse_unknown(benchmark: str, cases: Collection[str], names: Sequence[str])
 
 
 def run_cases(benchmark: str, cases: Mapping[str, Callable[[], dict[str, Any]]], names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends."""
+    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends, with its commit."""
     refuse_unknown(benchmark, cases, names)
     result = {**kept_result(benchmark), "environment": environment()}
     for name in names or cases:
@@ -97,7 +97,7 @@ def run_cases(benchmark: str, cases: Mapping[str, Callable[[], dict[str, Any]]],
         load: dict[str, Any] = {}
         with load_noted(load):
             found = cases[name]()
-        result[name] = found | load
+        result[name] = found | load | {"commit": commit()}
         say(f"wrote {write_result(benchmark, result)}")
 
 
