@@ -6,12 +6,17 @@ another name's open transaction would hide what stands behind it, and a leader t
 its last records yet. So what is read may have been written and never confirmed; the holder writes it again at once.
 Every record names the run that wrote it, and it counts only where that run was the holder at its place in the log:
 what a driver writes after another one came is refused to it, yet stays in the log.
+
+A holder binds an abstract socket with the name of its run, so that processes of the same machine see whether it lives:
+of the sources of one query, which are children of one driver, each knows by that which names are the others'.
 """
 
 import contextlib
 import logging
+import socket
 import time
 import uuid
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +74,8 @@ class Journal:
         self._run = uuid.uuid4().hex
         self._position = 0
         self._own = _Kept()
+        self._sign: socket.socket | None = None
+        """Bound while this holds the name; the end of the process unbinds it, however it ends."""
 
     def open(self) -> Mapping[str, str]:
         """Become the holder and return all entries of the name.
@@ -83,7 +90,14 @@ class Journal:
         self._create_topic(deadline)
         # What was read and may not have been committed is written again: it counts from now on.
         self._write({_HOLDER: self._run}, deadline, is_holder=False)
+        self._show_life()
         return dict(self._own.entries)
+
+    def close(self) -> None:
+        """Hold the name no more; a second call does nothing."""
+        if self._sign is not None:
+            self._sign.close()
+            self._sign = None
 
     def look(self) -> Mapping[str, str] | None:
         """Return all entries of the name without becoming the holder; None where there are none.
@@ -96,16 +110,24 @@ class Journal:
         """
         return self.look_all().get(self._name)
 
-    def look_all(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the entries of all names, without becoming a holder; see `look`."""
-        deadline = time.monotonic() + self._open_timeout_seconds
+    def look_all(self, *, held: bool = True) -> Mapping[str, Mapping[str, str]]:
+        """Return the entries of all names, without becoming a holder; see `look`. Also beside a thread that writes.
+
+        The holder of a name reads to the record with which it became that, which stands behind all that was written
+        before: a leader that has just been elected may show a shorter log.
+
+        Args:
+            held: Also those of names that a living process of this machine holds.
+        """
+        deadline = time.monotonic() + min(self._timeout_seconds, self._open_timeout_seconds)
+        until = self._position - 1 if self._position else None
         found: defaultdict[str, _Kept] = defaultdict(_Kept)
         try:
             if self._exists(self._known(self._admin(), deadline)):
-                self._read(None, deadline, begin=0, kept=found)
+                self._read(until, deadline, begin=0, kept=found)
         except KafkaException as error:
             raise StateError(f"cutLedger: topic {self._topic} cannot be read: {error.args[0].str()}") from error
-        return {name: kept.entries for name, kept in found.items()}
+        return {name: kept.entries for name, kept in found.items() if held or not _lives(kept.holder)}
 
     def append(self, entries: Mapping[str, str | None]) -> None:
         """Write entries in one transaction, None to forget one; the same may be written again.
@@ -116,6 +138,13 @@ class Journal:
         Runs: driver; blocks <= timeout_seconds. Costs a new producer: a transaction's late end must not meet the next.
         """
         self._write(entries, time.monotonic() + self._timeout_seconds, is_holder=True)
+
+    def _show_life(self) -> None:
+        if self._sign is None:
+            self._sign = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            weakref.finalize(self, self._sign.close)
+            with contextlib.suppress(OSError):  # of a system without such names nobody is seen
+                self._sign.bind(_sign_of(self._run))
 
     def _connected(self) -> dict[str, Any]:
         return {**self._properties(), **SHORT_WAITS, "bootstrap.servers": ",".join(map(str, self._brokers()))}
@@ -298,6 +327,20 @@ class _Kept:
             self.entries.pop(key, None)
         else:
             self.entries[key] = value.decode(errors="replace")
+
+
+def _sign_of(run: str) -> str:
+    return f"\0kafka-discovery/{run}"
+
+
+def _lives(run: str | None) -> bool:
+    """Tell whether a process of this machine, in this network namespace, holds a name by this run."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(_sign_of(str(run)))
+        except OSError:
+            return False
+    return True
 
 
 def _run_of(message: Any) -> str | None:

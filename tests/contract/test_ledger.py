@@ -12,16 +12,19 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from discovery.cli.app import app
-from discovery.core.errors import ConfigError, LedgerDamagedError, StateError
+from discovery.core.errors import ArbiterError, ConfigError, LedgerDamagedError, StateError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import TopicId, TopicName, TopicPartition, parse_bootstrap_servers
 from discovery.kafka.journal import Journal
 from discovery.localkafka.cluster import LocalKafka
+from discovery.spark.fetch import FetchRange
+from discovery.spark.source.cuts import arbiter
+from discovery.spark.source.cuts.arbiter import TcpArbiter
 from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, Where, fold, prune
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
 from discovery.spark.source.cuts.rules import CutRecord
-from discovery.spark.source.feeds import no_cut_left_behind
+from discovery.spark.source.feeds import no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import parse_options
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import ScriptedFeed, tp, view_of
@@ -313,6 +316,56 @@ def test_given_a_cut_in_the_ledger_in_kafka_when_its_source_starts_with_a_file_t
     with pytest.raises(StateError, match=f"start once more with sourceId={source_id} and cutLedger=kafka"):
         refuse({tp(0): 20}, None)
     no_cut_left_behind(parse_options({**options, "sourceId": "another"}), feed)({tp(0): 20}, None)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["kafka", "file"])
+def test_given_a_cut_of_another_name_in_kafka_when_a_renamed_source_asks_then_it_is_refused(
+    kafka_cluster: LocalKafka, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def ask(query: str) -> None:
+        monkeypatch.setattr(arbiter, "own_batch", lambda: {"query": query, "batch": 5})
+        cuts = opened_cuts(parse_options(given), feed)
+        assert cuts is not None
+        try:
+            cuts.rewinds({tp(0): 20, tp(1): 20})
+            _, ticket = cuts.activate(begin, end, feed.view(), lambda: (ranges,), hold=False)
+            assert ticket is not None
+            TcpArbiter(replace(ticket, host="127.0.0.1")).known(ranges)
+        finally:
+            cuts.close()
+
+    brokers = parse_bootstrap_servers(kafka_cluster.bootstrap_servers)
+    topic = TopicName(topic_name) if kind == "kafka" else CUT_LEDGER_TOPIC
+    old, new = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("old", "new"))
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "t", "stateDir": str(tmp_path)}
+    given |= {"sourceId": new, "cutLedger": kind, "coordinatorHost": "127.0.0.1"}
+    given |= {"cutLedgerTopic": topic_name} if kind == "kafka" else {}
+    feed = ScriptedFeed(view_of({}, bootstrap=brokers))
+    ranges = tuple(FetchRange(topic_partition=tp(n), start_offset=20, end_offset=30) for n in (0, 1))
+    begin, end = ({"t": {"0": at, "1": at}} for at in (20, 30))
+    dead = KafkaLedger(topic, old, properties=dict, brokers=lambda: brokers)
+    own = (
+        FileLedger(tmp_path, new)
+        if kind == "file"
+        else KafkaLedger(topic, new, properties=dict, brokers=lambda: brokers)
+    )
+    dead.open()
+    dead.append([FIRST, replace(CUT, query="mine", batch=4), OTHER])
+    own.open()
+    own.append([FIRST])
+    own.close()
+    ask("mine")  # what a living process holds is of another source of this query
+    dead.close()
+    ask("another")
+    with pytest.raises(
+        ArbiterError, match=rf"loses \[8, 20\); start once more with sourceId={old} and cutLedger=kafka"
+    ):
+        ask("mine")
+    dead.open()
+    dead.append([replace(CUT, query="mine", batch=4, applied=True)])
+    dead.close()
+    ask("mine")
 
 
 @pytest.mark.kafka

@@ -17,7 +17,7 @@ from discovery.core.policy import Policy
 from discovery.feed.base import PartitionFeed, SourceFeed
 from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import Ledger, LedgerState, Where
-from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart, left_behind, left_behind_of
+from discovery.spark.source.cuts.left_behind import LeftBehind, RefuseStart, left_behind, left_behind_of, of_queries
 from discovery.spark.source.cuts.planned import Cuts
 from discovery.spark.source.cuts.server import CoordinatorServer
 from discovery.spark.source.options.cuts import CutOptions
@@ -125,7 +125,7 @@ def opened_cuts(options: SourceOptions, feed: PartitionFeed) -> Cuts | None:
         ledger,
         # A policy that ends the query at a recreated topic has no use for what is asked here.
         topic_id_of=partial(current_topic_id, feed) if options.restart_recreated else lambda _: None,
-        others=partial(_other_files, options),
+        others=partial(_others, options, feed, ledger),
     )
     server = CoordinatorServer(coordinator, host=options.cuts.host, port=options.cuts.port)
     cuts = Cuts(coordinator, server, options.cuts)
@@ -142,10 +142,10 @@ def no_cut_left_behind(
     """Return what refuses to go on from offsets at which a cut waits in a ledger that this start does not use.
 
     A source without a name looks at all ledger files. Of two named queries one may stand where a cut range of the other
-    ends, so a named one looks at the ledger of its own name alone that the other `cutLedger` would use; the rest it
-    sees once a worker has said which query it is. Files that a living process holds are another query's: a checkpoint
-    has one driver. Nobody can tell who holds a ledger in Kafka: what a source without a name finds there is returned,
-    for the workers of that query to refuse.
+    ends, so a named one looks at the ledger of its own name alone that the other `cutLedger` would use; the rest, in
+    files and in Kafka, it sees once a worker has said which query it is (`opened_cuts`). Files that a living process
+    holds are another query's: a checkpoint has one driver. A source without a name cannot tell who holds a ledger in
+    Kafka: what it finds there is returned, for the workers of that query to refuse.
 
     Args:
         options: The user's.
@@ -178,6 +178,26 @@ def no_cut_left_behind(
     return check
 
 
+def _others(options: SourceOptions, feed: PartitionFeed, ledger: Ledger) -> Mapping[Where, LedgerState]:
+    """Read the ledgers that a named source does not use and no living process of this machine holds.
+
+    In Kafka what is nobody's is left out: its holder may live on another machine.
+
+    Raises:
+        StateError: its own ledger is in Kafka, whose topic cannot be read.
+
+    Runs: a thread of the coordinator's server; blocks <= 30 s for a topic without a leader, <= 10 s where its own
+    ledger is a file.
+    """
+    from discovery.spark.source.cuts.ledger_kafka import KafkaLedger  # noqa: PLC0415 - as in `embedded_feed`
+
+    in_kafka = (
+        ledger.look_all(held=False) if isinstance(ledger, KafkaLedger) else _look_in_kafka(options, feed, held=False)
+    )
+    own = Where(options.source_id or "", in_kafka=True)
+    return {**_other_files(options), **{where: of_queries(state) for where, state in in_kafka.items() if where != own}}
+
+
 def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Where, LedgerState]:
     """Read the ledger files that this source does not use and no living process holds; `of` one sourceId alone."""
     from discovery.spark.source.cuts.ledger_file import FileLedger, other_ledgers  # noqa: PLC0415 - as above
@@ -190,10 +210,12 @@ def _other_files(options: SourceOptions, *, of: str | None = None) -> Mapping[Wh
     )
 
 
-def _look_in_kafka(options: SourceOptions, feed: PartitionFeed) -> Mapping[Where, LedgerState]:
+def _look_in_kafka(options: SourceOptions, feed: PartitionFeed, *, held: bool = True) -> Mapping[Where, LedgerState]:
     """Look for the ledgers that sources keep in Kafka; a topic out of reach is logged, no more."""
     try:
-        return _kafka_ledger(options, options.source_id or "", CUT_LEDGER_TOPIC, feed, _LOOK_SECONDS).look_all()
+        return _kafka_ledger(options, options.source_id or "", CUT_LEDGER_TOPIC, feed, _LOOK_SECONDS).look_all(
+            held=held
+        )
     except (StateError, ConfigError) as error:
         _log.warning(
             "whether a cut of %s waits in a ledger in Kafka (topic %s) is not known: %s; if its cutLedger was kafka "

@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,52 @@ def test_given_a_cut_in_another_ledger_when_a_worker_names_its_query_then_the_ba
             coordinator.decide(1, {tp(0): planned.end}, Batch(query, 5))
     finally:
         coordinator.close()
+
+
+def test_given_other_ledgers_out_of_reach_when_workers_ask_then_they_wait_until_those_are_read(tmp_path: Path) -> None:
+    def read() -> dict[Where, LedgerState]:
+        if not in_reach:
+            raise StateError("topic cuts cannot be read")
+        reads.append(1)
+        return {}
+
+    in_reach: list[bool] = []
+    reads: list[int] = []
+    coordinator = RangeCoordinator(FullDisk(tmp_path, "s"), others=read)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    for ask in (partial(coordinator.known, 1, [tp(0)]), partial(coordinator.decide, 1, {tp(0): 20})):
+        with pytest.raises(StateError, match="topic cuts cannot be read"):
+            ask(Batch("q", 1))
+    assert not coordinator.is_introduced()
+    in_reach.append(True)
+    assert coordinator.known(1, [tp(0)], Batch("q", 1)) == {}
+    assert coordinator.decide(1, {tp(0): 20}, Batch("q", 1)) == {tp(0): 20}
+    assert len(reads) == 1
+    coordinator.close()
+
+
+def test_given_several_workers_when_they_ask_at_once_then_other_ledgers_are_read_once(tmp_path: Path) -> None:
+    def read() -> dict[Where, LedgerState]:
+        reads.append(1)
+        together.wait(20)
+        return {}
+
+    reads: list[int] = []
+    together = threading.Event()
+    coordinator = RangeCoordinator(FullDisk(tmp_path, "s"), others=read)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan(RANGES, replayed=False)
+    workers = [threading.Thread(target=coordinator.known, args=(1, [tp(0)], Batch("q", 1))) for _ in range(5)]
+    for worker in workers:
+        worker.start()
+    together.set()
+    for worker in workers:
+        worker.join(20)
+    assert (len(reads), coordinator.is_introduced()) == (1, True)
+    coordinator.close()
 
 
 def test_given_no_ledger_when_a_checkpoint_goes_on_then_it_is_an_error_that_names_the_place(tmp_path: Path) -> None:

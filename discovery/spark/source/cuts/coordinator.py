@@ -60,7 +60,8 @@ class RangeCoordinator:
             ledger: Keeps the records.
             topic_id_of: Which id a topic has now; None is unknown. What is read of a topic that has another id than
                 when it was planned ends where its first unread piece began. From memory, on any thread.
-            others: Reads the ledgers of other sources that no living process holds; called once, when workers ask.
+            others: Reads the ledgers of other sources that no living process holds; called when workers ask, until it
+                has answered once.
             now: Monotonic seconds.
         """
         self._ledger = ledger
@@ -69,6 +70,8 @@ class RangeCoordinator:
         self._others: Mapping[Where, LedgerState] | None = None
         """As they were when the first worker asked; None: none has. Earlier, another source of this query may not have
         taken its own."""
+        self._looking = threading.Lock()
+        """Held by the one thread that reads them."""
         self._looked_at: set[TopicPartition] = set()
         """Partitions of which no cut waits in another ledger."""
         self._now = now
@@ -414,9 +417,20 @@ class RangeCoordinator:
         return self._plan
 
     def _look_around(self, batch: Batch | None) -> None:
-        """Read other ledgers, not under the lock: workers that come meanwhile read them too."""
-        if self._others is None and batch is not None:
-            self._others = self._read_others()
+        """Read other ledgers, not under the lock: whoever has introduced itself by then is answered meanwhile.
+
+        Raises:
+            StateError: they cannot be read, or not yet; nothing is settled, ask again.
+        """
+        if self._others is not None or batch is None:
+            return
+        if not self._looking.acquire(timeout=_QUEUE_SECONDS):
+            raise StateError("the ledgers of other sources are still being read")
+        try:
+            if self._others is None:
+                self._others = self._read_others()
+        finally:
+            self._looking.release()
 
     def _introduced(self, plan: Plan, batch: Batch) -> Batch:
         new = {tp: range_ for tp, range_ in plan.ranges.items() if tp not in self._looked_at}

@@ -58,8 +58,11 @@ class KafkaLedger:
         found = self._journal.look()
         return self._fold(found) if found else None
 
-    def look_all(self) -> dict[Where, LedgerState]:
+    def look_all(self, *, held: bool = True) -> dict[Where, LedgerState]:
         """Read the ledgers of all sources; a damaged one is logged, no more.
+
+        Args:
+            held: Also those that a living process of this machine holds.
 
         Raises:
             StateError: Kafka does not answer.
@@ -67,7 +70,7 @@ class KafkaLedger:
         Runs: anywhere; their holders may write meanwhile.
         """
         states = {}
-        for source_id, found in self._journal.look_all().items():
+        for source_id, found in self._journal.look_all(held=held).items():
             try:
                 states[Where(source_id, in_kafka=True)] = self._fold(found, source_id)
             except LedgerDamagedError as error:
@@ -111,7 +114,8 @@ class KafkaLedger:
             self._journal.append(dict.fromkeys(forgotten))
 
     def close(self) -> None:
-        """See `Ledger.close`; there is nothing to give back: the next holder fences this one."""
+        """See `Ledger.close`; the next holder fences this one in any case."""
+        self._journal.close()
 
     def describe(self) -> str:
         """See `Ledger.describe`."""

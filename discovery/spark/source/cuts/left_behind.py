@@ -5,6 +5,7 @@ know the record, because the source was renamed, has no name any more or keeps a
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from discovery.core.model import TopicPartition
 from discovery.spark.source.cuts.ledger import LedgerState, Where
@@ -55,6 +56,14 @@ def _loses(at: int | None, end: int | None, record: CutRecord) -> bool:
 def _rewound(record: CutRecord) -> str:
     where = "" if record.batch is None else f" (offsets/{record.batch + 1})"
     return f"{where} with {record.topic_partition} at {record.cut}"
+
+
+def of_queries(state: LedgerState) -> LedgerState:
+    """Leave out the records of which no query is known.
+
+    Runs: anywhere (pure).
+    """
+    return replace(state, records={key: r for key, r in state.records.items() if r.query is not None})
 
 
 def left_behind_of(
