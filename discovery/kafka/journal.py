@@ -40,6 +40,10 @@ _POLL_SECONDS = 0.1
 _SEPARATOR = "\x1f"
 _HOLDER = "holder"
 _RUN_HEADER = "run"
+_LOG_NEEDED = (
+    "; a transaction takes a coordinator that can write __transaction_state, whose partitions need as many replicas in "
+    "sync as its min.insync.replicas (transaction.state.log.min.isr, 2 by default): bring back brokers that hold them"
+)
 
 
 class Journal:
@@ -215,7 +219,7 @@ class Journal:
         producer = self._producer()
         try:
             _patiently(lambda left: connect(producer, self._topic, left), deadline, "reach a broker")
-            _patiently(producer.init_transactions, deadline, "begin to write")
+            _patiently(producer.init_transactions, deadline, "begin to write", needed=_LOG_NEEDED)
             producer.begin_transaction()
             until = self._produce(producer, entries, deadline)
             self._position = self._read(until, deadline, begin=self._position, kept={self._name: self._own})
@@ -226,7 +230,7 @@ class Journal:
                 )
             if not is_holder and self._own.entries:
                 self._produce(producer, self._own.entries, deadline)
-            _patiently(producer.commit_transaction, deadline, "commit")
+            _patiently(producer.commit_transaction, deadline, "commit", needed=_LOG_NEEDED)
         except KafkaException as error:
             raise StateError(f"the ledger in topic {self._topic} was not written: {error.args[0].str()}") from error
 
@@ -354,8 +358,14 @@ def _give_up(producer: Producer) -> None:
         producer.abort_transaction(_ANSWER_SECONDS)
 
 
-def _patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
+def _patiently(act: Callable[[float], Any], deadline: float, what: str, *, needed: str = "") -> Any:
     """Do it again while it may still succeed.
+
+    Args:
+        act: Takes the seconds it may block.
+        deadline: `time.monotonic` after which nothing is tried any more.
+        what: Names it in errors.
+        needed: What it needs of Kafka, for the error of a time that is up.
 
     Raises:
         KafkaException: it cannot.
@@ -364,4 +374,4 @@ def _patiently(act: Callable[[float], Any], deadline: float, what: str) -> Any:
     try:
         return retried(act, deadline)
     except OutOfTimeError as error:
-        raise StateError(f"Kafka did not let us {what} in time: {error}") from error
+        raise StateError(f"Kafka did not let us {what} in time: {error}{needed}") from error

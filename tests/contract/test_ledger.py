@@ -1,10 +1,12 @@
 """What every ledger of cuts must do, whether it is a file or a topic on real brokers."""
 
+import contextlib
 import hashlib
 import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,15 +22,16 @@ from discovery.localkafka.cluster import LocalKafka
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts import arbiter
 from discovery.spark.source.cuts.arbiter import TcpArbiter
+from discovery.spark.source.cuts.coordinator import RangeCoordinator
 from discovery.spark.source.cuts.ledger import KEPT_PLANS, Entry, Incarnation, Ledger, Where, fold, prune
 from discovery.spark.source.cuts.ledger_file import FileLedger
 from discovery.spark.source.cuts.ledger_kafka import KafkaLedger
-from discovery.spark.source.cuts.rules import CutRecord
+from discovery.spark.source.cuts.rules import CutRecord, PlannedRange
 from discovery.spark.source.feeds import no_cut_left_behind, opened_cuts
 from discovery.spark.source.options.parse import parse_options
 from tests.support.checkpoint import checkpoint
 from tests.support.fakes.feed import ScriptedFeed, tp, view_of
-from tests.support.helpers import numbered, produce
+from tests.support.helpers import eventually, numbered, produce
 from tests.support.kafka_fixtures import KafkaFactory
 
 FIRST = Incarnation(number=1, start={"t": {"0": 0}}, end={"t": {"0": 20}})
@@ -188,6 +191,36 @@ def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_
     assert KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers).open().pending() == {
         tp(0): CUT
     }
+
+
+@pytest.mark.kafka
+def test_given_a_transaction_log_below_its_min_isr_when_a_range_is_cut_then_the_trouble_names_it(
+    kafka_factory: KafkaFactory,
+) -> None:
+    cluster = kafka_factory(3)
+    brokers = parse_bootstrap_servers(cluster.bootstrap_servers)
+    ledger = KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers, timeout_seconds=8)
+    coordinator = RangeCoordinator(ledger)
+    coordinator.open()
+    coordinator.begin({}, {})
+    coordinator.open_plan({tp(0): PlannedRange(start=5, end=20)}, replayed=False)
+    cluster.kill([2, 3])
+    with pytest.raises(StateError):
+        coordinator.decide(1, {tp(0): 8})
+    assert coordinator.trouble.startswith("Kafka did not let us begin to write in time: ")
+    assert "__transaction_state, whose partitions need as many replicas in sync as its" in coordinator.trouble
+    assert "min.insync.replicas (transaction.state.log.min.isr, 2 by default): bring back" in coordinator.trouble
+    assert "\n" not in coordinator.trouble
+    cluster.restart([2, 3])
+    eventually(partial(_is_cut, coordinator), deadline_seconds=60)
+    assert (coordinator.trouble, coordinator.pending()[tp(0)].cut) == ("", 8)
+    coordinator.close()
+
+
+def _is_cut(coordinator: RangeCoordinator) -> bool:
+    with contextlib.suppress(StateError):
+        return coordinator.decide(1, {tp(0): 8}) == {tp(0): 8}
+    return False
 
 
 @pytest.mark.kafka
