@@ -279,25 +279,35 @@ class Journal:
     def _read(self, until: int | None, deadline: float, *, begin: int, kept: "Mapping[str, _Kept]") -> int:
         """Take in the entries of some names, or of all where `kept` makes them; return where it stopped.
 
-        It goes up to an offset that holds a record of our own; None: up to the end of the log.
+        It goes up to an offset that holds a record of our own; None: up to the end of the log, as the leader says it
+        when asked: what it shows to those that fetch may be shorter for a moment after its election (KIP-207).
         """
         consumer = self._consumer(begin)
-        position = begin
-        is_at_end = False
-        while position <= until if until is not None else not is_at_end:
+        position, end = begin, self._end(consumer, deadline) if until is None else until + 1
+        while position < end:
             if time.monotonic() >= deadline:
                 raise StateError(f"the ledger in topic {self._topic} was not read to its end in time")
             for message in consumer.consume(500, _POLL_SECONDS):
                 if (failed := message.error()) is not None:
                     if failed.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                         raise KafkaException(failed)
-                    is_at_end = is_at_end or failed.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
+                    if until is None and failed.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+                        position = max(position, int(message.offset() or 0))  # behind the end of a transaction
                     continue
                 position = int(message.offset() or 0) + 1
                 name, _, key = (message.key() or b"").decode(errors="replace").rpartition(_SEPARATOR)
                 if name in kept or (name and isinstance(kept, defaultdict)):
                     kept[name].take_in(key, message.value(), run=_run_of(message))
         return position
+
+    def _end(self, consumer: Consumer, deadline: float) -> int:
+        def end(left: float) -> int:
+            found = consumer.get_watermark_offsets(RawTopicPartition(self._topic, 0), left)
+            if found is None:
+                raise TimeoutError
+            return int(found[1])
+
+        return int(_patiently(end, deadline, f"see where topic {self._topic} ends"))
 
     def _consumer(self, begin: int) -> Consumer:
         # One for each reading: an idle one would poll its broker ten times a second. Dropped, since closing may block.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from discovery.cli.app import app
@@ -191,6 +192,21 @@ def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_
     assert KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers).open().pending() == {
         tp(0): CUT
     }
+
+
+@pytest.mark.kafka
+def test_given_a_cut_whose_leader_dies_at_once_when_looked_for_then_it_is_found(kafka_factory: KafkaFactory) -> None:
+    cluster = kafka_factory(3)
+    brokers = parse_bootstrap_servers(cluster.bootstrap_servers)
+    holder, other = (KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers) for _ in "12")
+    holder.open()
+    holder.append([FIRST, CUT])
+    known = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("cuts", timeout=10)
+    cluster.kill([known.topics["cuts"].partitions[0].leader])
+    found = other.look()
+    assert found is not None
+    assert found.pending() == {tp(0): CUT}
+    holder.close()
 
 
 @pytest.mark.kafka

@@ -89,7 +89,10 @@ def refuse_unknown(benchmark: str, cases: Collection[str], names: Sequence[str])
 
 
 def run_cases(benchmark: str, cases: Mapping[str, Callable[[], dict[str, Any]]], names: Sequence[str]) -> None:
-    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends, with its commit."""
+    """Run the named cases, all if none is named; each is added to `build/bench/<benchmark>.json` as it ends.
+
+    It keeps its own commit, since runs of other days fill the same file.
+    """
     refuse_unknown(benchmark, cases, names)
     result = {**kept_result(benchmark), "environment": environment()}
     for name in names or cases:
