@@ -40,6 +40,7 @@ QUERIES = {1: "200 milliseconds", 10: "200 milliseconds", 50: "1 second"}
 """How many, and their trigger: fifty that plan five times a second are more than two cores do."""
 TRIES = 4
 """Spark gives a source's Python process 15 s to call back, which a full machine may miss."""
+BUSY = 4
 PARTITIONS = 6
 COUNT_SECONDS = 15.0
 TOPIC = "events"
@@ -65,6 +66,17 @@ def start() -> Result:
                 cold[source].append(_in_new_application(cluster, source))
     seen = {source: {"cold": summary(cold[source]), **summary(warm[source][1:])} for source in (OURS, NATIVE)}
     return {**seen, EMPTY: {"cold": summary(cold[EMPTY])}}
+
+
+def busy() -> Result:
+    """The same starts beside four processes that do nothing but take processor time."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+    try:
+        return start()
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def _order(number: int) -> tuple[str, str]:
@@ -217,41 +229,26 @@ def _rates(before: Counter[str], after: Counter[str], seconds: float) -> Result:
     }
 
 
-CASES: dict[str, Callable[[], Result]] = {"start": start, "overhead": overhead, "requests": requests}
+CASES: dict[str, Callable[[], Result]] = {"start": start, "busy": busy, "overhead": overhead, "requests": requests}
 
 
 def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     rows: list[str] = []
-    if "start" in result:
-        of = result["start"]
-        rows += [_row(f"new query to the first finished batch, warm, n = {of[OURS]['n']}", of, _spread)]
-        n = of[OURS]["cold"]["n"]
-        rows += [_row(f"the same, first query of a new application, n = {n}", of, lambda r: _spread(r["cold"]))]
+    for case, where in (("start", ""), ("busy", f", beside {BUSY} busy processes")):
+        if of := result.get(case):
+            rows += [_row(f"new query to the first finished batch, warm{where}, n = {of[OURS]['n']}", of, _spread)]
+            n = of[OURS]["cold"]["n"]
+            rows += [_row(f"first query of a new application{where}, n = {n}", of, lambda r: _spread(r["cold"]))]
     if "overhead" in result:
         seen = result["overhead"]
         rows += [_row("a trigger with ten records", seen, lambda r: f"{r['trigger_milliseconds']['p50']:.0f} ms")]
         rows += [_row("a query without records, trigger 200 ms", seen, lambda r: f"{r['idle_cores']:.2f} cores")]
     head = ["| what | kafka-discovery | Spark's own source |", "|---|---|---|"]
-    busy = _busy(result.get("start", {}))
     asked = _asked(result["requests"]) if "requests" in result else []
     runs = ", ".join(f"{n} on {result[n]['commit']}, {result[n]['load_average']}" for n in CASES if n in result)
     noted = [f"Commits, and load averages before and after: {runs}.", ""]
-    return "\n".join(("## Idle", "", _TEXT, "", *head, *rows, "", *busy, *asked, *noted))
-
-
-def _busy(of: Result) -> list[str]:
-    """Tell the runs beside other work: there it counts that ours needs a Python process more."""
-    lines = [
-        f"| warm, load {run['load']}, n = {len(run['ours'])} | {statistics.median(run['ours']):.2f} s | "
-        f"{statistics.median(run['native']):.2f} s | - |"
-        for run in of.get("busy_runs", ())
-    ]
-    if one := of.get("cold_run_beside_empty"):
-        seen = f"{one['ours']:.1f} s | {one['native']:.1f} s | {one['empty']:.1f} s"
-        lines += [f"| new application, load {one['load']}, n = 1 | {seen} |"]
-    head = ["| the same beside others' work | kafka-discovery | native | a Python source that does nothing |"]
-    return [_BUSY_TEXT, "", *head, "|---|---|---|---|", *lines, ""] if lines else []
+    return "\n".join(("## Idle", "", _TEXT, "", *head, *rows, "", *asked, *noted))
 
 
 def _asked(seen: Result) -> list[str]:
@@ -293,16 +290,12 @@ compiles it again, and a warm start took 3.5 s. Before the first query of an app
 processes one after the other for any Python source, and each compiles PySpark, which comes in a zip without bytecode:
 0.9 s of processor time to import it from there, 0.25 s from a folder. Triggers are medians of one query each, one
 after the other."""
-_BUSY_TEXT = """**Warm starts are no slower than the native source's only while a core is free.** Both wait for Spark
-most of the time, but for ours Spark starts one Python process more (0.9 s of processor time for PySpark, 0.3 s for
-ours), and on a full machine that shows:"""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
-its own: metadata every 300 ms to once a second, end offsets from each leader 0.15 s before each plan, or every 200 ms
-where the trigger is shorter than half a second or has no rhythm. With `discoveryUrl` one
+its own: metadata once, and end offsets from each leader, 0.15 s before each plan, or every 300 and 200 ms where the
+trigger is shorter than half a second or has no rhythm. With `discoveryUrl` one
 service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
-Spark's own source asks at each trigger: less than ours without a service where that is a second apart; without a
-trigger interval it asks as fast as it is answered. Where fewer queries ran than were started, the machine was too busy
+Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer queries ran than were started, the machine was too busy
 for Spark to start so many Python processes in the 15 s it gives each."""
 
 
