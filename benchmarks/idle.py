@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -295,7 +294,8 @@ those of brokers among themselves are left out. Each query has a loop of its own
 its own: metadata once, and end offsets from each leader, 0.15 s before each plan, or every 300 and 200 ms where the
 trigger is shorter than half a second or has no rhythm. With `discoveryUrl` one
 service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
-Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer queries ran than were started, the machine was too busy
+Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer
+queries ran than were started, the machine was too busy
 for Spark to start so many Python processes in the 15 s it gives each."""
 
 

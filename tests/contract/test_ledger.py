@@ -198,7 +198,7 @@ def test_given_five_brokers_when_two_die_then_the_ledger_is_still_written(kafka_
 def test_given_a_cut_whose_leader_dies_at_once_when_looked_for_then_it_is_found(kafka_factory: KafkaFactory) -> None:
     cluster = kafka_factory(3)
     brokers = parse_bootstrap_servers(cluster.bootstrap_servers)
-    holder, other = (KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers) for _ in "12")
+    holder, other = (KafkaLedger(TopicName("cuts"), "s", properties=dict, brokers=lambda: brokers) for _ in range(2))
     holder.open()
     holder.append([FIRST, CUT])
     known = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("cuts", timeout=10)
