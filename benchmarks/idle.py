@@ -291,12 +291,12 @@ processes one after the other for any Python source, and each compiles PySpark, 
 after the other."""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
-its own: metadata once, and end offsets from each leader, 0.15 s before each plan, or every 300 and 200 ms where the
-trigger is shorter than half a second or has no rhythm. With `discoveryUrl` one
-service asks for all of them, high watermarks and last stable offsets both, and the number of queries does not matter.
-Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is answered. Where fewer
-queries ran than were started, the machine was too busy
-for Spark to start so many Python processes in the 15 s it gives each."""
+its own: metadata once, and end offsets from each leader, 0.15 s before each plan; or every 300 and 200 ms where the
+trigger is shorter than half a second or has no rhythm; and metadata once a second, ends every 10 s, where it is longer.
+With `discoveryUrl` one service asks for all of them, high watermarks and last stable offsets both, and the number of
+queries does not matter. Spark's own source asks at each trigger; without a trigger interval it asks as fast as it is
+answered. Where fewer queries ran than were started, the machine was too busy for Spark to start so many Python
+processes in the 15 s it gives each."""
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
             before = agenda.leaders.get(key, _NEVER)
             if key in busy or not _is_due(before, partitions, policy, now, seldom=seldom):
                 continue
-            if seldom and _were_read(agenda.leaders.get(LeaderKey(leader, seldom=False)), partitions, now):
+            read = LeaderKey(leader, seldom=False)
+            if seldom and _are_read(agenda.leaders.get(read), partitions, now, is_busy=read in busy):
                 continue
             if not worth_asking(leader, state):
                 continue
@@ -209,9 +210,11 @@ def _is_due(before: Asked, partitions: tuple[TopicPartition, ...], policy: Polic
     return bool(since >= min(slowed, max(_SLOWEST_RETRY_SECONDS, policy.offsets_interval_seconds)))
 
 
-def _were_read(asked: Asked | None, partitions: tuple[TopicPartition, ...], now: float) -> bool:
-    """Tell whether a reader that rests between two plans had all of them asked for lately."""
-    return asked is not None and now - asked.asked_at < _SELDOM_SECONDS and set(asked.partitions).issuperset(partitions)
+def _are_read(asked: Asked | None, partitions: tuple[TopicPartition, ...], now: float, *, is_busy: bool) -> bool:
+    """Tell whether a reader that rests between two plans has all of them asked for, or had lately."""
+    if asked is None or not (is_busy or now - asked.asked_at < _SELDOM_SECONDS):
+        return False
+    return set(asked.partitions).issuperset(partitions)
 
 
 def _lack_start(partitions: Iterable[TopicPartition], book: OffsetBook) -> bool:

@@ -4,8 +4,8 @@ An address is quarantined after each failure (full jitter, doubling, capped); a 
 login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
-as topics are, and so are dead leaders while somebody reads. One that an answer names as a leader, as the last one did
-not, is asked at once.
+as topics are; so are dead leaders while somebody reads, if their names are known. One that an answer names as a
+leader, as the last one did not, is asked at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -115,7 +115,8 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():
         leads = address in leading
-        rest_seconds = often_seconds if not alive or (leads and not idle) else policy.interval_seconds
+        awaited_soon = leads and not idle and known.verdict is not Verdict.UNRESOLVABLE  # a name costs others, too
+        rest_seconds = often_seconds if awaited_soon or not alive else policy.interval_seconds
         if known.asked_at is None:
             full.append(address)
         elif _rests(known, released=panic or leads, seconds=rest_seconds, now=now):

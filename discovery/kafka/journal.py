@@ -145,9 +145,9 @@ class Journal:
 
     def _show_life(self) -> None:
         if self._sign is None:
-            self._sign = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            weakref.finalize(self, self._sign.close)
             with contextlib.suppress(OSError):  # of a system without such names nobody is seen
+                self._sign = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                weakref.finalize(self, self._sign.close)
                 self._sign.bind(_sign_of(self._run))
 
     def _connected(self) -> dict[str, Any]:
@@ -349,12 +349,10 @@ def _sign_of(run: str) -> str:
 
 def _lives(run: str | None) -> bool:
     """Tell whether a process of this machine, in this network namespace, holds a name by this run."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asked:
-        try:
-            asked.connect(_sign_of(str(run)))
-        except OSError:
-            return False
-    return True
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asked:
+        asked.connect(_sign_of(str(run)))
+        return True
+    return False
 
 
 def _run_of(message: Any) -> str | None:

@@ -93,10 +93,11 @@ def ask_offsets(client: ListsOffsets, ask: AskOffsets, policy: Policy, clock: Cl
 
 
 def _why(offsets: Mapping[TopicPartition, PartitionOffsets], took_seconds: float, timeout_seconds: float) -> str:
-    """Say what it can mean: of many partitions some may be late, where others say who leads no more."""
-    in_vain = took_seconds < timeout_seconds  # librdkafka says so at once when a connection ends
-    why = "its connection ended before an answer" if in_vain else f"no answer within {timeout_seconds:g} s"
-    return f"{why}, or it does not lead it now" if offsets else why
+    """Say what it can mean. Where librdkafka says so at once, nothing was late: it had no connection, or no leader."""
+    if took_seconds < timeout_seconds:
+        return "its connection ended, or it does not lead it now"
+    late = f"no answer within {timeout_seconds:g} s"
+    return f"{late}, or it does not lead it now" if offsets else late
 
 
 def _offsets(ends: Mapping[Isolation, OffsetAndEpoch], start: OffsetAndEpoch | None) -> PartitionOffsets:

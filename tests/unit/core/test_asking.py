@@ -203,6 +203,17 @@ def test_given_a_reader_with_a_rhythm_then_ends_and_metadata_are_asked_for_once_
     assert (seen[AskOffsets], seen[AskMetadata]) == (50, 50), "once before each of fifty plans"
 
 
+def test_given_a_slow_leader_when_its_reader_rests_then_it_owes_one_answer_at_a_time() -> None:
+    state, name = asked_once()
+    decision = answered(state, name, now=4.0, took=4.0, offset=7)
+    state = run(decision.state, now=5.0).state
+    slow = under_way(state, AskOffsets)
+    resting = decide(state, (), POLICY, now=19.0, wall=19.0, wanted=())
+    assert asked(resting, AskOffsets) == []
+    late = CallEnded(name=slow, client=1, answer=end(1, 8))
+    assert len(asked(decide(resting.state, (late,), POLICY, now=20.0, wall=20.0, wanted=()), AskOffsets)) == 1
+
+
 def test_given_partitions_of_several_leaders_when_divided_then_only_those_read_are_wanted() -> None:
     division = divide(Division(), LEADERS, (Interest(pattern="^rea"), Interest(topics=(TopicName("other"),))))
     assert division.chosen == {ONE: (TopicPartition(READ, 0),)}
@@ -337,7 +348,8 @@ def test_given_a_slow_leader_when_it_leads_no_more_then_it_is_forgotten_once_it_
 def test_given_a_slow_leader_when_another_of_its_two_rhythms_asks_then_it_is_given_its_time_there_too() -> None:
     state, name = asked_once()
     state = answered(state, name, now=10.0, took=10.0, offset=7).state
-    seldom = decide(state, (), POLICY, now=20.0, wall=20.0, wanted=()).state
+    late = CallEnded(name=under_way(state, AskOffsets), client=1, answer=replace(end(1, 8), elapsed_seconds=10.0))
+    seldom = decide(state, (late,), POLICY, now=20.0, wall=20.0, wanted=()).state
     assert LeaderKey(ONE, seldom=True) in seldom.agenda.leaders
     ended = [CallEnded(name=name, client=1) for name in seldom.agenda.calls]
     state = decide(seldom, ended, POLICY, now=31.0, wall=31.0, wanted=()).state

@@ -73,6 +73,8 @@ def test_given_a_dead_leader_when_it_rests_then_it_is_asked_as_often_as_topics_w
     assert address(4) in due(state, policy=POLICY, now=often).full
     assert address(4) not in due(state, policy=POLICY, now=0.99, idle=True).full
     assert address(4) in due(state, policy=POLICY, now=1.0, idle=True).full
+    state = run(state, dead(4, Verdict.UNRESOLVABLE)).state
+    assert address(4) not in due(state, policy=POLICY, now=0.99).full, "a name server is asked once a second"
 
 
 def test_given_a_restart_when_the_first_answer_changes_nothing_then_a_dead_leader_is_asked_every_cycle() -> None:

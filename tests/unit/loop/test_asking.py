@@ -40,5 +40,5 @@ def test_given_some_partitions_or_all_not_reported_when_asked_then_the_reason_cl
         ).detail
         for asked in ((here,), (here, elsewhere), (elsewhere,))
     }
-    in_vain = "its connection ended before an answer"
-    assert list(said.values()) == ["", f"{in_vain}, or it does not lead it now", in_vain]
+    at_once = "its connection ended, or it does not lead it now"
+    assert list(said.values()) == ["", at_once, at_once]

@@ -265,9 +265,10 @@ def test_given_other_ledgers_out_of_reach_when_workers_ask_then_they_wait_until_
     for ask in (partial(coordinator.known, 1, [tp(0)]), partial(coordinator.decide, 1, {tp(0): 20})):
         with pytest.raises(StateError, match="topic cuts cannot be read"):
             ask(Batch("q", 1))
-    assert not coordinator.is_introduced()
+    assert (coordinator.is_introduced(), coordinator.trouble) == (False, "topic cuts cannot be read")
     in_reach.append(True)
     assert coordinator.known(1, [tp(0)], Batch("q", 1)) == {}
+    assert coordinator.trouble == ""
     assert coordinator.decide(1, {tp(0): 20}, Batch("q", 1)) == {tp(0): 20}
     assert len(reads) == 1
     coordinator.close()

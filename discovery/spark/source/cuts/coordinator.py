@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from discovery.core.errors import ArbiterError, LedgerFencedError, StateError
+from discovery.core.errors import ArbiterError, ConfigError, LedgerFencedError, StateError
 from discovery.core.model import BrokerId, TopicId, TopicName, TopicPartition
 from discovery.spark.source.cuts.ledger import FORGET_EVERY, Entry, Incarnation, Ledger, LedgerState, Where, fold, prune
 from discovery.spark.source.cuts.left_behind import left_behind_by
@@ -417,7 +417,7 @@ class RangeCoordinator:
         return self._plan
 
     def _look_around(self, batch: Batch | None) -> None:
-        """Read other ledgers, not under the lock: whoever has introduced itself by then is answered meanwhile.
+        """Read other ledgers, not under the lock: planning, and questions of no batch, go on meanwhile.
 
         Raises:
             StateError: they cannot be read, or not yet; nothing is settled, ask again.
@@ -429,6 +429,10 @@ class RangeCoordinator:
         try:
             if self._others is None:
                 self._others = self._read_others()
+                self.trouble = ""
+        except (ConfigError, StateError) as error:
+            self._note_trouble("the ledgers of other sources cannot be read", error)
+            raise StateError(self.trouble) from None
         finally:
             self._looking.release()
 
@@ -484,9 +488,7 @@ class RangeCoordinator:
         except LedgerFencedError:
             raise
         except StateError as error:
-            if self.trouble != str(error):
-                _log.warning("the ledger of cuts cannot be written: %s", error)
-            self.trouble = str(error)
+            self._note_trouble("the ledger of cuts cannot be written", error)
             raise
         self.trouble = ""
         self._state = fold(self._state, entries)
@@ -494,6 +496,11 @@ class RangeCoordinator:
         if self._appended >= FORGET_EVERY:
             self._appended = 0
             self._forget()
+
+    def _note_trouble(self, what: str, error: ConfigError | StateError) -> None:
+        if self.trouble != str(error):
+            _log.warning("%s: %s", what, error)
+        self.trouble = str(error)
 
     def _forget(self) -> None:
         kept = prune(self._state)
