@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from discovery.config.logs import event_log
+from discovery.core.errors import StateError
 from discovery.core.model import TopicId, TopicName, TopicPartition
 from discovery.store.files import write_atomically
 from discovery.store.snapshots import file_name
@@ -28,6 +29,9 @@ class TopicIdStore:
     def load(self) -> dict[TopicPartition, TopicId]:
         """Return what was saved; a file that is broken is logged and counts as none.
 
+        Raises:
+            StateError: there is a file, and it cannot be read: what is saved next would take its place.
+
         Runs: driver, once; a file look-up.
         """
         try:
@@ -39,7 +43,12 @@ class TopicIdStore:
             }
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except OSError as error:
+            raise StateError(
+                f"stateDir: {self.path} cannot be read: {error.strerror}; it tells whether a topic was recreated, so "
+                "make it readable, or delete it if none was"
+            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             _log.warning("state_not_read", path=str(self.path), error=str(error))
             return {}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from discovery.core.errors import DataLossError
+from discovery.core.errors import DataLossError, StateError
 from discovery.core.model import Generation, TopicId, TopicName
 from discovery.feed.base import PartitionView
 from discovery.spark.source.planning.planner import Planner
@@ -192,7 +192,22 @@ def test_given_an_id_that_only_the_saved_view_has_when_a_start_fails_by_it_then_
             named_planner(feed, TopicIdStore(tmp_path, "s")).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
 
 
-def test_given_topic_ids_that_cannot_be_read_or_written_when_used_then_it_is_reported_and_the_query_goes_on(
+def test_given_kept_topic_ids_out_of_reach_when_a_start_fails_by_it_then_they_stay_and_tell_the_next_start(
+    tmp_path: Path,
+) -> None:
+    store, elsewhere = TopicIdStore(tmp_path, "s"), tmp_path / "elsewhere"
+    assert store.save({tp(0): TopicId("id-1")})
+    store.path.rename(elsewhere)
+    store.path.symlink_to(store.path)  # even root cannot read it
+    feed = feed_with({tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))})
+    with pytest.raises(StateError, match=r"^stateDir: \S+ cannot be read: .*; it tells whether a topic was recreated"):
+        named_planner(feed, store).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
+    elsewhere.rename(store.path)
+    with pytest.raises(DataLossError, match="topic t was recreated"):
+        named_planner(feed, store).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
+
+
+def test_given_topic_ids_that_are_broken_or_cannot_be_written_when_used_then_it_is_reported_and_the_query_goes_on(
     tmp_path: Path,
 ) -> None:
     store = TopicIdStore(tmp_path, "s")
