@@ -110,9 +110,9 @@ def section(result: dict[str, Any]) -> str:
             "",
             f"Later with `sourceId`: {_late(result['ours_named']['rounds']) if 'ours_named' in result else 'not run'}.",
             "",
-            "A dead leader is asked every 0.3 s whether it is back, once a second before commit f53f0bf; one that",
-            "reports no offsets yet is asked again at most a second later. Then the batch in flight has to end, and",
-            "the next one reads the partition. A late round is made of these; what share each had is not recorded.",
+            "While any broker lives, a dead leader is asked once a second whether it is back, and one that reports no",
+            "offsets yet is asked again at most a second later. Then the batch in flight has to end, and the next one",
+            "reads the partition. A late round is made of these; what share each had is not recorded.",
         ]
     )
 
