@@ -226,7 +226,7 @@ bench-parallel: setup ## How many tasks a batch becomes, and what that costs or 
 	$(BIN)/python -m benchmarks.parallel
 
 .PHONY: bench-idle
-bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queries, beside Spark's own source (8 minutes)
+bench-idle: setup ## Start of a query, cost of a trigger, requests of idle queries, beside Spark's own source (20 minutes)
 	$(BIN)/python -m benchmarks.idle
 
 .PHONY: bench-endpoint

@@ -1,8 +1,8 @@
 """What a query costs while little happens: `make bench-idle`, or one case: `python -m benchmarks.idle requests`.
 
-`start`: time to the first row of a new query. `overhead`: how long Spark says its triggers took with a handful of
-records, and how much processor time a query without any takes. `requests`: what idle queries ask of the brokers,
-counted in the brokers' own request logs. Both sources in one run on the same brokers.
+`start`: time to the first row of a new query. `busy`: the same beside busy processes. `overhead`: how long Spark says
+its triggers took with a handful of records, and how much processor time a query without any takes. `requests`: what
+idle queries ask of the brokers, counted in the brokers' own request logs. Both sources in one run on the same brokers.
 """
 
 import contextlib
@@ -40,6 +40,7 @@ QUERIES = {1: "200 milliseconds", 10: "200 milliseconds", 50: "1 second"}
 TRIES = 4
 """Spark gives a source's Python process 15 s to call back, which a full machine may miss."""
 BUSY = 4
+"""Processes beside the starts."""
 PARTITIONS = 6
 COUNT_SECONDS = 15.0
 TOPIC = "events"
@@ -285,10 +286,9 @@ def _row(what: str, by_source: Result, show: Callable[[Result], str]) -> str:
 _TEXT = """`make bench-idle`. Three brokers, six partitions, trigger 200 ms. Starts are medians (extremes) of
 alternating pairs, warm ones in one session, cold ones in applications of their own, counted from the query's definition
 on. The project is installed with its bytecode, as an installer leaves it; without it every Python process of Spark's
-compiles it again, and a warm start took 3.5 s. Before the first query of an application Spark starts five Python
-processes one after the other for any Python source, and each compiles PySpark, which comes in a zip without bytecode:
-0.9 s of processor time to import it from there, 0.25 s from a folder. Triggers are medians of one query each, one
-after the other."""
+compiles it again. Before the first query of an application Spark starts five Python processes one after the other for
+any Python source, and each compiles PySpark, which comes in a zip without bytecode. Triggers are medians of one query
+each, one after the other."""
 _REQUESTS_TEXT = """Requests of idle queries at the three brokers a second, counted in the brokers' own request logs;
 those of brokers among themselves are left out. Each query has a loop of its own, since Spark gives each a process of
 its own: metadata once, and end offsets from each leader, 0.15 s before each plan; or every 300 and 200 ms where the

@@ -3,7 +3,7 @@
 Each leader is asked for its offsets by itself, so that a dead one delays nobody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from discovery.core.backoff import fraction_of
@@ -176,8 +176,7 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
             before = agenda.leaders.get(key, _NEVER)
             if key in busy or not _is_due(before, partitions, policy, now, seldom=seldom):
                 continue
-            read = LeaderKey(leader, seldom=False)
-            if seldom and _are_read(agenda.leaders.get(read), partitions, now, is_busy=read in busy):
+            if seldom and _are_read(agenda, leader, partitions, busy, now):
                 continue
             if not worth_asking(leader, state):
                 continue
@@ -201,7 +200,7 @@ def _ask_leaders(state: State, agenda: Agenda, wanted: Wanted | None, policy: Po
 
 def _is_due(before: Asked, partitions: tuple[TopicPartition, ...], policy: Policy, now: float, *, seldom: bool) -> bool:
     """A leader with a partition it was not asked about before is due at once, one often asked in vain with back-off."""
-    if before.partitions is not partitions and not set(before.partitions).issuperset(partitions):
+    if not _covers(before, partitions):
         return True
     since = now - before.asked_at
     if seldom and since < _SELDOM_SECONDS:
@@ -210,11 +209,18 @@ def _is_due(before: Asked, partitions: tuple[TopicPartition, ...], policy: Polic
     return bool(since >= min(slowed, max(_SLOWEST_RETRY_SECONDS, policy.offsets_interval_seconds)))
 
 
-def _are_read(asked: Asked | None, partitions: tuple[TopicPartition, ...], now: float, *, is_busy: bool) -> bool:
+def _are_read(
+    agenda: Agenda, leader: BrokerId, partitions: tuple[TopicPartition, ...], busy: Container[LeaderKey], now: float
+) -> bool:
     """Tell whether a reader that rests between two plans has all of them asked for, or had lately."""
-    if asked is None or not (is_busy or now - asked.asked_at < _SELDOM_SECONDS):
-        return False
-    return set(asked.partitions).issuperset(partitions)
+    key = LeaderKey(leader, seldom=False)
+    asked = agenda.leaders.get(key, _NEVER)
+    return (key in busy or now - asked.asked_at < _SELDOM_SECONDS) and _covers(asked, partitions)
+
+
+def _covers(asked: Asked, partitions: tuple[TopicPartition, ...]) -> bool:
+    """Tell whether all of them were asked for; mostly the same object, in every turn of the loop."""
+    return asked.partitions is partitions or set(asked.partitions).issuperset(partitions)
 
 
 def _lack_start(partitions: Iterable[TopicPartition], book: OffsetBook) -> bool:
@@ -250,5 +256,11 @@ def worth_asking(leader: BrokerId, state: State) -> bool:
 
 
 def _some(leaders: Leaders, topics: set[TopicName]) -> Leaders:
-    kept = {leader: tuple(tp for tp in parts if tp.topic in topics) for leader, parts in leaders.items()}
+    kept = {leader: _of_topics(partitions, topics) for leader, partitions in leaders.items()}
     return {leader: partitions for leader, partitions in kept.items() if partitions}
+
+
+def _of_topics(partitions: tuple[TopicPartition, ...], topics: set[TopicName]) -> tuple[TopicPartition, ...]:
+    """Return the same object where all are of these topics: it is compared in every turn of the loop."""
+    some = tuple(tp for tp in partitions if tp.topic in topics)
+    return partitions if len(some) == len(partitions) else some

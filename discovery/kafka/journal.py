@@ -117,18 +117,14 @@ class Journal:
     def look_all(self, *, held: bool = True) -> Mapping[str, Mapping[str, str]]:
         """Return the entries of all names, without becoming a holder; see `look`. Also beside a thread that writes.
 
-        The holder of a name reads to the record with which it became that, which stands behind all that was written
-        before: a leader that has just been elected may show a shorter log.
-
         Args:
             held: Also those of names that a living process of this machine holds.
         """
         deadline = time.monotonic() + min(self._timeout_seconds, self._open_timeout_seconds)
-        until = self._position - 1 if self._position else None
         found: defaultdict[str, _Kept] = defaultdict(_Kept)
         try:
             if self._exists(self._known(self._admin(), deadline)):
-                self._read(until, deadline, begin=0, kept=found)
+                self._read(None, deadline, begin=0, kept=found)
         except KafkaException as error:
             raise StateError(f"cutLedger: topic {self._topic} cannot be read: {error.args[0].str()}") from error
         return {name: kept.entries for name, kept in found.items() if held or not _lives(kept.holder)}

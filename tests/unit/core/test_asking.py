@@ -186,7 +186,7 @@ def test_given_nobody_who_reads_when_decided_then_metadata_and_ends_are_asked_fo
     assert 1 <= counts[AskOffsets] <= 3
 
 
-def test_given_a_reader_with_a_rhythm_then_ends_and_metadata_are_asked_for_once_before_each_plan() -> None:
+def test_given_a_reader_that_rests_when_time_passes_then_it_is_asked_for_once_per_plan() -> None:
     (state, name), seen = asked_once(), Counter[type[object]]()
     state = answered(state, name, now=0.1, took=0.1, offset=7).state
     state = run(state, *(CallEnded(name=name) for name in state.agenda.calls), now=0.1).state
@@ -224,6 +224,7 @@ def test_given_no_readers_of_its_own_when_divided_then_all_are_wanted() -> None:
     every, nobody = divide(Division(), LEADERS, None), divide(Division(), LEADERS, ())
     assert (every.chosen, every.rest) == (LEADERS, {})
     assert (nobody.chosen, nobody.rest) == ({}, LEADERS)
+    assert all(nobody.rest[leader] is partitions for leader, partitions in LEADERS.items()), "compared in every turn"
 
 
 def test_given_the_same_question_when_divided_again_then_the_same_object_is_returned() -> None:

@@ -281,14 +281,20 @@ def test_given_several_workers_when_they_ask_at_once_then_other_ledgers_are_read
         return {}
 
     reads: list[int] = []
-    together = threading.Event()
+    together, came = threading.Event(), threading.Semaphore(0)
     coordinator = RangeCoordinator(FullDisk(tmp_path, "s"), others=read)
     coordinator.open()
     coordinator.begin({}, {})
     coordinator.open_plan(RANGES, replayed=False)
-    workers = [threading.Thread(target=coordinator.known, args=(1, [tp(0)], Batch("q", 1))) for _ in range(5)]
+
+    def ask() -> None:
+        came.release()
+        coordinator.known(1, [tp(0)], Batch("q", 1))
+
+    workers = [threading.Thread(target=ask) for _ in range(5)]
     for worker in workers:
         worker.start()
+    assert all(came.acquire(timeout=20) for _ in workers), "each is about to ask, and the first still reads"
     together.set()
     for worker in workers:
         worker.join(20)

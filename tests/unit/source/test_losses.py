@@ -192,7 +192,7 @@ def test_given_an_id_that_only_the_saved_view_has_when_a_start_fails_by_it_then_
             named_planner(feed, TopicIdStore(tmp_path, "s")).tasks({"t": {"0": 0}}, {"t": {"0": 10}})
 
 
-def test_given_kept_topic_ids_out_of_reach_when_a_start_fails_by_it_then_they_stay_and_tell_the_next_start(
+def test_given_topic_ids_out_of_reach_when_started_then_it_is_refused_and_they_stay(
     tmp_path: Path,
 ) -> None:
     store, elsewhere = TopicIdStore(tmp_path, "s"), tmp_path / "elsewhere"

@@ -432,7 +432,7 @@ class RangeCoordinator:
                 self.trouble = ""
         except (ConfigError, StateError) as error:
             self._note_trouble("the ledgers of other sources cannot be read", error)
-            raise StateError(self.trouble) from None
+            raise StateError(str(error)) from None
         finally:
             self._looking.release()
 
