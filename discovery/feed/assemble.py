@@ -151,6 +151,7 @@ class Assembler:
             partitions=self._partitions,
             missing_topics=missing if state.confirmed_at is not None else (),
             addresses=MappingProxyType(_reports(state, mono_to_wall)),
+            answered=MappingProxyType(state.agenda.newest),
             first_topic_ids=self._first_ids,
             left_cluster=state.left.cluster_id if state.left else None,
             sentence=sentence,

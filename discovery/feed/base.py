@@ -3,7 +3,7 @@
 The Spark source depends on these two protocols alone. `embedded.py` runs a loop in this process.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -91,6 +91,10 @@ class FeedView:
     missing_topics: tuple[TopicName, ...] = ()
     """Subscribed by name and not there, confirmed."""
     addresses: Mapping[BrokerAddress, AddressReport] = field(default_factory=lambda: MappingProxyType({}))
+    answered: Mapping[BrokerId, tuple[float, Container[TopicPartition]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """When (monotonic) each leader was asked what it answered last, and about which of them; empty: a service asks."""
     last_run_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
     first_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))

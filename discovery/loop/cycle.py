@@ -88,7 +88,7 @@ class Cycle:
         self._sentence = ""
         self.slow_leaders = PatientClients(patient_factory or factory)
         self._lost: tuple[Answer, ...] = ()
-        """Calls that ended in a turn that failed: they must not count as under way for ever."""
+        """Calls that ended in a turn that failed, or were never made by it: they must not be under way for ever."""
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.client: tuple[int, Gateway] | None = None
         """The present client and its number in the state; one object, for other threads read it."""
@@ -123,11 +123,12 @@ class Cycle:
         for instruction in decision.instructions:
             self._perform(instruction, decision.state)
         self._state = decision.state
-        self._lost = ()
+        self._lost = tuple(CallEnded(name=call.name) for call in decision.calls)
         self._tell(decision)
         self.slow_leaders.keep(decision.state.agenda.asked_patiently)
         for call in decision.calls:
             self._ask(call)
+        self._lost = ()
         for item in items:
             if isinstance(item, Barrier):
                 item.done.set()

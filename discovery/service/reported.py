@@ -3,7 +3,6 @@
 Who reported each is kept with it, so that an id has its holder also where the service restarts.
 """
 
-import contextlib
 import json
 import threading
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from discovery.config.logs import event_log
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
-from discovery.store.files import set_aside, was_set_aside, write_atomically
+from discovery.store.files import spare, was_set_aside, write_atomically
 
 _KEPT_SECONDS = 7 * 86_400.0
 _MOST = 10_000
@@ -111,17 +110,13 @@ class ReportedLists:
             while (content := self._unsaved()) is not None:
                 path, text = content
                 try:
-                    self._spare(path)
+                    if self._is_unread:
+                        spare(path)
+                        self._is_unread = False
                     write_atomically(path, text)
                 except OSError as error:
                     consequence = "they are written with the next ones"
                     _log.warning("lists_not_written", path=str(path), error=str(error), consequence=consequence)
-
-    def _spare(self, path: Path) -> None:
-        if self._is_unread:
-            with contextlib.suppress(FileNotFoundError):
-                _log.warning("lists_set_aside", path=str(path), kept=str(set_aside(path)))
-            self._is_unread = False
 
     def _unsaved(self) -> tuple[Path, bytes] | None:
         with self._lock:

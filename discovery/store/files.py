@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 from typing import Self
 
+from discovery.config.logs import event_log
 from discovery.core.errors import StateError
+
+_log = event_log("discovery.store")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -48,6 +51,16 @@ def set_aside(path: Path) -> Path:
     kept = path.with_suffix(f".damaged-{time.time_ns()}")
     path.replace(kept)
     return kept
+
+
+def spare(path: Path) -> None:
+    """Set aside a file that could not be read, if it is still there, and say so: it is about to be replaced.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _log.warning("file_set_aside", path=str(path), kept=str(set_aside(path)))
 
 
 def was_set_aside(path: Path) -> bool:

@@ -14,7 +14,7 @@ from discovery.config.logs import event_log
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, Snapshot
 from discovery.store.codec import Saved, decode, encode
-from discovery.store.files import FileLock, write_atomically
+from discovery.store.files import FileLock, spare, write_atomically
 
 _MAX_KNOWN = 1_000
 _log = event_log("discovery.store")
@@ -39,8 +39,10 @@ class SnapshotStore:
         self._lock: FileLock | None = None
         self._known: frozenset[BrokerAddress] = frozenset()
         self._loaded: Saved | None = None
+        self._unread: set[Path] = set()
+        """Files that could not be read: they are set aside before they are replaced."""
         self.floor = Generation(0)
-        """Once `load` was called: the newest generation that could not be saved; the next ones are numbered above."""
+        """Once `load` was called: the newest generation used, also where no file is left; the next are above it."""
         self.may_replace = False
         """Whether the view of another cluster than the loaded one is kept: the list outvoted it for good."""
         self.write_failures = 0
@@ -97,12 +99,15 @@ class SnapshotStore:
         known = frozenset(addresses) | {b.address for b in snapshot.brokers}
         self._known = frozenset(sorted(known) + sorted(self._known - known)[: max(0, _MAX_KNOWN - len(known))])
         path = self._path or self._shared(snapshot.cluster_id)
+        if self._lock is not None:
+            self._lock.note(snapshot.generation)
         try:
+            if path in self._unread:
+                spare(path)
+                self._unread.discard(path)
             write_atomically(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)))
         except OSError as error:
             self._note_failure(path, error)
-            if self._lock is not None:
-                self._lock.note(snapshot.generation)
             return False
         self.is_failing = False
         return True
@@ -150,13 +155,13 @@ class SnapshotStore:
 
     def _load_named(self) -> Saved | None:
         assert self._path is not None  # noqa: S101 - ensured by the caller
-        return _read(self._path)
+        return self._read(self._path)
 
     def _load_shared(self, configured: Collection[BrokerAddress], cluster_id: ClusterId | None) -> Saved | None:
         if cluster_id is not None:
-            return _read(self._shared(cluster_id))
+            return self._read(self._shared(cluster_id))
         wanted = frozenset(configured)
-        every = [saved for path in sorted((self._state_dir / "clusters").glob("*.json")) if (saved := _read(path))]
+        every = [saved for path in sorted((self._state_dir / "clusters").glob("*.json")) if (saved := self._read(path))]
         ranked = sorted(every, key=lambda saved: -len(saved.known_addresses & wanted))
         counts = [len(saved.known_addresses & wanted) for saved in ranked]
         if not counts or counts[0] == 0:
@@ -168,12 +173,12 @@ class SnapshotStore:
             return None
         return ranked[0]
 
-
-def _read(path: Path) -> Saved | None:
-    try:
-        return decode(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, StateError) as error:
-        _log.warning("state_unreadable", path=str(path), error=str(error), consequence="starting without it")
-        return None
+    def _read(self, path: Path) -> Saved | None:
+        try:
+            return decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, StateError) as error:
+            _log.warning("state_unreadable", path=str(path), error=str(error), consequence="starting without it")
+            self._unread.add(path)
+            return None

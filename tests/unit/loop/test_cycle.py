@@ -221,6 +221,29 @@ def test_given_a_turn_that_failed_when_the_next_comes_then_what_ended_in_it_is_a
     assert TopicPartition(TOPIC, 2) in cycle.state.offsets.offsets
 
 
+def test_given_a_turn_that_failed_after_it_decided_when_the_next_comes_then_what_it_did_not_ask_is_asked() -> None:
+    network, failures = FakeNetwork(), [0]
+    cluster = FakeCluster(network)
+    cluster.create_topic(TOPIC, 2)
+
+    def show(_: Decision) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            raise AssertionError("nobody expected this")
+
+    cycle, run = running(network, cluster, Disk(), show=show)
+    run(2)
+    failures[0] = 20
+    for _ in range(20):
+        with pytest.raises(AssertionError):
+            run(5)
+    cluster.append(TOPIC, 0, 9)
+    cluster.add_partitions(TOPIC, 3)
+    run(2)
+    assert cycle.state.offsets.offsets[TopicPartition(TOPIC, 0)].high_watermark == 9
+    assert TopicPartition(TOPIC, 2) in cycle.state.offsets.offsets
+
+
 class Broken:
     """No answer that anybody knows."""
 

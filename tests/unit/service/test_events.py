@@ -1,5 +1,6 @@
 """Events outlive the process: numbers only grow, and damage costs the damaged lines alone."""
 
+import errno
 import resource
 from pathlib import Path
 
@@ -85,6 +86,26 @@ def test_given_a_disk_that_takes_nothing_when_added_then_events_are_kept_in_memo
     timeline = opened(tmp_path / "file" / "e")
     timeline.add([event("a")], wall=0.0)
     assert sentences(timeline) == ["a"]
+
+
+def test_given_a_file_that_could_not_be_read_when_it_is_replaced_then_it_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e"
+    opened(path).add([event("old")], wall=0.0)
+    before = path.read_bytes()
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "read_bytes", unreadable)
+        again = opened(path, limit=2)
+    for number in range(5):
+        again.add([event(str(number))], wall=0.0)
+    (kept,) = tmp_path.glob("*.damaged-*")
+    assert kept.read_bytes().startswith(before)
+    assert sentences(opened(path))[-2:] == ["3", "4"]
+
+
+def unreadable(path: Path) -> bytes:
+    raise OSError(errno.EIO, "Input/output error", str(path))
 
 
 def test_given_a_disk_that_takes_half_a_line_when_the_next_is_added_then_both_are_there_after_a_restart(

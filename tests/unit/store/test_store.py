@@ -159,6 +159,28 @@ def test_given_a_broken_file_when_loaded_then_it_is_reported_and_counts_as_none(
     assert caplog.messages[0].startswith("state_unreadable ")
 
 
+@pytest.mark.parametrize("name", ["dau", None])
+def test_given_a_file_that_cannot_be_read_when_replaced_then_it_is_kept_and_the_generation_goes_on(
+    tmp_path: Path, name: str | None
+) -> None:
+    first = SnapshotStore(tmp_path, source_id=name)
+    first.open()
+    assert first.save(saved_view(generation=7), [address(1)])
+    first.close()
+    (path,) = tmp_path.glob("*/*.json")
+    path.write_bytes(b"damaged")
+    again = SnapshotStore(tmp_path, source_id=name)
+    again.open()
+    assert again.load([address(1)], cluster_id=ClusterId("ours")) is None
+    assert again.floor == 7
+    for generation in (8, 9):
+        assert again.save(saved_view(generation=generation), [address(1)])
+    again.close()
+    (kept,) = path.parent.glob("*.damaged-*")
+    assert kept.read_bytes() == b"damaged"
+    assert decode(path.read_bytes()).snapshot.generation == 9
+
+
 def test_given_a_folder_that_cannot_be_written_when_saved_then_it_is_reported_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

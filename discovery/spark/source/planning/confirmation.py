@@ -1,10 +1,15 @@
-"""Confirms beside planning that cut partitions still reach as far: a dead broker may hold the answer up for seconds."""
+"""Confirms beside planning that cut partitions still reach as far: a dead broker may hold an answer up for seconds.
+
+The loop asks each leader all the time, so its answers are what counts. A service's loop does not tell when it asked
+whom: it is asked for fresh answers of all.
+"""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from discovery.core.errors import KafkaUnreachableError
+from discovery.core.model import TopicPartition
 from discovery.feed.base import FeedView, PartitionView
 from discovery.spark.source.planning.offsets import Offsets
 
@@ -21,26 +26,29 @@ def _on_a_thread(work: _Work) -> None:
 
 
 class Confirmation:
-    """One question at a time, and its answer. One thread asks and looks."""
+    """What was answered since a partition was cut. One thread asks and looks."""
 
     def __init__(self, refresh: Callable[[float], FeedView], aside: Callable[[_Work], None] = _on_a_thread) -> None:
         """Remember whom to ask: the feed's `refresh`, performed by `aside`."""
         self._refresh = refresh
         self._aside = aside
+        self._since: dict[tuple[TopicPartition, int], float] = {}
+        """When each cut was seen first: what was asked before does not count."""
         self._asked: Offsets = {}
         self._is_busy = False
         self._answer: FeedView | Exception | None = None
 
-    def ask(self, cut_ends: Offsets, wait_seconds: float) -> None:
-        """Ask for a fresh answer about cut partitions, unless a question is under way.
+    def ask(self, cut_ends: Offsets, view: FeedView, wait_seconds: float) -> None:
+        """Ask for a fresh answer about cut partitions, unless the loop does, or a question is under way.
 
         Args:
             cut_ends: Where their cut ranges had been planned to end: tells this cut from a later one.
+            view: Of the feed.
             wait_seconds: How long the answer may take.
 
         Runs: driver; blocks <= 0.05 s. The thread that asks lives for wait_seconds at most.
         """
-        if self._is_busy:
+        if self._is_busy or view.answered:
             return
         self._asked, self._answer, self._is_busy = cut_ends, None, True
 
@@ -59,34 +67,55 @@ class Confirmation:
         except RuntimeError:
             self._is_busy = False  # no thread can be started now; whoever still needs it asks again
 
-    def seen(self, cut_ends: Offsets, view: FeedView) -> FeedView | None:
+    def seen(self, cut_ends: Offsets, view: FeedView, *, now: float) -> FeedView | None:
         """Return the view with what was answered about these partitions, once; None: nothing was, yet.
 
         One that is parked by now stays as it is: its answer is from before. One that was cut since is parked.
+
+        Args:
+            cut_ends: See `ask`.
+            view: Of the feed.
+            now: Monotonic seconds.
 
         Raises:
             Exception: as `refresh` did; the feed cannot go on.
 
         Runs: driver; from memory.
         """
-        covered = dict(cut_ends.items() & self._asked.items())
+        self._since = {cut: self._since.get(cut, now) for cut in cut_ends.items()}
+        if view.answered:
+            covered = {tp for (tp, _), since in self._since.items() if _was_asked(tp, view, since)}
+            return _with_answer(view, cut_ends, covered, view) if covered else None
+        covered = {tp for tp, _ in cut_ends.items() & self._asked.items()}
         if self._is_busy or self._answer is None or not covered:
             return None
         answer, self._answer = self._answer, None
         if isinstance(answer, Exception):
             raise answer
-        rows = dict(view.partitions)
-        for tp in cut_ends:
-            known, row = rows.pop(tp, None), answer.partitions.get(tp)
-            if known is not None and (tp not in covered or known.parked_reason is not None):
-                rows[tp] = replace(known, parked_reason=known.parked_reason or _NOT_ASKED)
-            elif row is not None:
-                rows[tp] = known if known is not None and _is_newer(known, row) else row
-        return replace(view, partitions=rows)
+        return _with_answer(view, cut_ends, covered, answer)
 
     def forget(self) -> None:
         """Let what was asked for count no more: it was answered in another way."""
         self._asked, self._answer = {}, None
+
+
+def _with_answer(view: FeedView, cut_ends: Offsets, covered: Collection[TopicPartition], answer: FeedView) -> FeedView:
+    rows = dict(view.partitions)
+    for tp in cut_ends:
+        known, row = rows.pop(tp, None), answer.partitions.get(tp)
+        if known is not None and (tp not in covered or known.parked_reason is not None):
+            rows[tp] = replace(known, parked_reason=known.parked_reason or _NOT_ASKED)
+        elif row is not None:
+            rows[tp] = known if known is not None and _is_newer(known, row) else row
+    return replace(view, partitions=rows)
+
+
+def _was_asked(tp: TopicPartition, view: FeedView, since: float) -> bool:
+    row = view.partitions.get(tp)
+    if row is None or row.leader_id is None or row.parked_reason is not None:
+        return False
+    asked_at, about = view.answered.get(row.leader_id, (float("-inf"), ()))
+    return asked_at > since and tp in about
 
 
 def _is_newer(known: PartitionView, row: PartitionView) -> bool:

@@ -420,10 +420,11 @@ class Planner:
     def _fresh(self, judged: Judgement, view: FeedView, cut_ends: Offsets) -> FeedView | None:
         """Return the view with a fresh answer in it; only lost records, bounded runs and long triggers wait for it."""
         if not judged.seems_lost and self.state.target is None and self._rested_seconds < _LONG_TRIGGER_SECONDS:
-            fresh = self._confirmation.seen(cut_ends, view)
+            now = self._clock.monotonic()
+            fresh = self._confirmation.seen(cut_ends, view, now=now)
             if fresh is None and judged.ask_seconds is not None:
-                self._confirmation.ask(cut_ends, judged.ask_seconds)
-                fresh = self._confirmation.seen(cut_ends, view)
+                self._confirmation.ask(cut_ends, view, judged.ask_seconds)
+                fresh = self._confirmation.seen(cut_ends, view, now=now)
             return fresh
         if judged.ask_seconds is None:
             return None
