@@ -4,7 +4,8 @@ An address is quarantined after each failure (full jitter, doubling, capped); a 
 login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
-as topics are. One that an answer names as a leader, as the last one did not, is asked at once.
+as topics are; so are dead leaders while somebody reads, if their names are known. One that an answer names as a
+leader, as the last one did not, is asked at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -109,17 +110,20 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     seldom_seconds = max(policy.interval_seconds, policy.idle_interval_seconds)
     alive = sum(known.alive for known in state.addresses.values())
     panic, leading = alive < _ENOUGH_ALIVE, state.leading
-    rest_seconds = policy.interval_seconds if alive else min(policy.interval_seconds, policy.topics_interval_seconds)
+    often_seconds = min(policy.interval_seconds, policy.topics_interval_seconds)
     full: list[BrokerAddress] = []
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():
+        leads = address in leading
+        awaited_soon = leads and not idle and known.verdict is not Verdict.UNRESOLVABLE  # a name costs others, too
+        rest_seconds = often_seconds if awaited_soon or not alive else policy.interval_seconds
         if known.asked_at is None:
             full.append(address)
-        elif _rests(known, released=panic or address in leading, seconds=rest_seconds, now=now):
+        elif _rests(known, released=panic or leads, seconds=rest_seconds, now=now):
             continue
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
-        elif now - known.asked_at >= (seldom_seconds if idle or address not in leading else policy.interval_seconds):
+        elif now - known.asked_at >= (seldom_seconds if idle or not leads else policy.interval_seconds):
             connect.append(address)
     return Due(full=tuple(full), connect=tuple(connect))
 

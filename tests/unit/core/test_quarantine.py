@@ -64,11 +64,17 @@ def test_given_too_few_alive_when_the_dead_rest_then_they_are_asked_every_cycle_
     assert set(due(state, policy=POLICY, now=1.0).full) == {address(2), address(3)}
 
 
-def test_given_a_dead_leader_when_it_rests_then_it_is_still_asked_every_cycle() -> None:
+def test_given_a_dead_leader_when_it_rests_then_it_is_asked_as_often_as_topics_while_somebody_reads() -> None:
     state = settled(4, topic(leader=4))
     for _ in range(8):
         state = run(state, dead(4)).state
-    assert address(4) in due(state, policy=POLICY, now=1.0).full
+    often = POLICY.topics_interval_seconds
+    assert address(4) not in due(state, policy=POLICY, now=often - 0.01).full
+    assert address(4) in due(state, policy=POLICY, now=often).full
+    assert address(4) not in due(state, policy=POLICY, now=0.99, idle=True).full
+    assert address(4) in due(state, policy=POLICY, now=1.0, idle=True).full
+    state = run(state, dead(4, Verdict.UNRESOLVABLE)).state
+    assert address(4) not in due(state, policy=POLICY, now=0.99).full, "a name server is asked once a second"
 
 
 def test_given_a_restart_when_the_first_answer_changes_nothing_then_a_dead_leader_is_asked_every_cycle() -> None:
