@@ -110,9 +110,9 @@ def section(result: dict[str, Any]) -> str:
             "",
             f"Later with `sourceId`: {_late(result['ours_named']['rounds']) if 'ours_named' in result else 'not run'}.",
             "",
-            "While any broker lives, a dead leader is asked once a second whether it is back, and one that reports no",
-            "offsets yet is asked again at most a second later. Then the batch in flight has to end, and the next one",
-            "reads the partition. A late round is made of these; what share each had is not recorded.",
+            "A dead leader is asked every 0.3 s whether it is back. A late partition waited for the first answers of a broker",
+            "that has just started, or for a batch in flight, which may wait for such a one itself",
+            "([decision 54](../decisions/0054-the-loops-own-answers-confirm-a-cut.md)).",
         ]
     )
 
