@@ -252,7 +252,7 @@ def worth_asking(leader: BrokerId, state: State) -> bool:
     """
     broker = state.snapshot.broker(leader) if state.snapshot else None
     known = state.addresses.get(broker.address) if broker else None
-    return known is not None and (known.listens or known.verdict not in _NOT_WORTH_ASKING)
+    return known is not None and known.verdict not in _NOT_WORTH_ASKING
 
 
 def _some(leaders: Leaders, topics: set[TopicName]) -> Leaders:

@@ -230,11 +230,7 @@ def _on_probe(turn: _Turn, outcome: ProbeOutcome) -> None:
     if known is None:
         return  # retired while it was being asked
     if outcome.tcp_only and outcome.failure is None:
-        # Once: a proof that came to nothing is asked for again after a rest.
-        listens = known.verdict is Verdict.REFUSED and outcome.endpoint is not None and not known.listens
-        turn.state = turn.state.with_address(outcome.address, replace(known, asked_at=turn.now, listens=listens))
-        if listens:
-            _forgive(turn, outcome.address)
+        turn.state = turn.state.with_address(outcome.address, replace(known, asked_at=turn.now))
         return
     everybody_was_dead = not turn.state.living
     # A saved view that nobody confirmed is no peer: all its brokers may have been replaced.

@@ -5,8 +5,7 @@ login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
 as topics are; so are dead leaders while somebody reads, if their names are known. One that an answer names as a
-leader, as the last one did not, is asked at once. A leader that was refused must only accept a connection first: then
-it is asked for offsets, which it may answer before it has proved itself.
+leader, as the last one did not, is asked at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -87,16 +86,7 @@ def revived(known: AddressState, *, now: float) -> AddressState:
     """
     if known.verdict not in _MAY_RETURN:
         return known
-    return replace(
-        known,
-        verdict=Verdict.ALIVE,
-        detail="",
-        since=now,
-        failures=0,
-        quarantined_until=None,
-        asked_at=now,
-        listens=False,
-    )
+    return replace(known, verdict=Verdict.ALIVE, detail="", since=now, failures=0, quarantined_until=None, asked_at=now)
 
 
 def awaited(
@@ -127,12 +117,10 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
         leads = address in leading
         awaited_soon = leads and not idle and known.verdict is not Verdict.UNRESOLVABLE  # a name costs others, too
         rest_seconds = often_seconds if awaited_soon or not alive else policy.interval_seconds
-        if known.asked_at is None or known.listens:
+        if known.asked_at is None:
             full.append(address)
         elif _rests(known, released=panic or leads, seconds=rest_seconds, now=now):
             continue
-        elif alive and awaited_soon and known.verdict is Verdict.REFUSED:
-            connect.append(address)
         elif not known.alive or _proof_due(address, known, state, policy=policy, now=now):
             full.append(address)
         elif now - known.asked_at >= (seldom_seconds if idle or not leads else policy.interval_seconds):

@@ -39,8 +39,6 @@ class AddressState:
     """Last probe of any kind."""
     proved_at: float | None = None
     """Last full answer; None also asks for a new proof at once."""
-    listens: bool = False
-    """It was refused, and has accepted a connection since; whether it is Kafka is being asked."""
     cluster_id: ClusterId | None = None
     """What its last full answer said."""
     listed: frozenset[BrokerId] = frozenset()

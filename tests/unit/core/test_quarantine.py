@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from discovery.core.answers import CallEnded, ProbeOutcome
-from discovery.core.asking import worth_asking
 from discovery.core.interest import Interest
 from discovery.core.model import (
     BrokerAddress,
@@ -17,7 +15,7 @@ from discovery.core.model import (
     Verdict,
 )
 from discovery.core.quarantine import due, revived
-from discovery.core.questions import AskOffsets, Vet
+from discovery.core.questions import Vet
 from discovery.core.state import initial_state
 from tests.support.core_values import (
     POLICY,
@@ -71,8 +69,8 @@ def test_given_a_dead_leader_when_it_rests_then_it_is_asked_as_often_as_topics_w
     for _ in range(8):
         state = run(state, dead(4)).state
     often = POLICY.topics_interval_seconds
-    assert address(4) not in due(state, policy=POLICY, now=often - 0.01).connect
-    assert address(4) in due(state, policy=POLICY, now=often).connect
+    assert address(4) not in due(state, policy=POLICY, now=often - 0.01).full
+    assert address(4) in due(state, policy=POLICY, now=often).full
     assert address(4) not in due(state, policy=POLICY, now=0.99, idle=True).full
     assert address(4) in due(state, policy=POLICY, now=1.0, idle=True).full
     state = run(state, dead(4, Verdict.UNRESOLVABLE)).state
@@ -85,27 +83,7 @@ def test_given_a_restart_when_the_first_answer_changes_nothing_then_a_dead_leade
     state = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),))).state
     for _ in range(8):
         state = run(state, dead(4)).state
-    assert address(4) in due(state, policy=POLICY, now=1.0).connect
-
-
-def test_given_a_refused_leader_when_it_accepts_a_connection_then_offsets_are_asked_beside_its_proof() -> None:
-    state = settled(4, topic(leader=4))
-    ended = [CallEnded(name=name) for name, question in state.agenda.calls.items() if isinstance(question, AskOffsets)]
-    state = run(state, dead(4), *ended).state
-    accepted = ProbeOutcome(address=address(4), tcp_only=True, endpoint=("127.0.0.1", 9092))
-    back = run(state, accepted, now=0.3)
-    assert {type(call.question) for call in back.calls} >= {Vet, AskOffsets}
-    (proof,) = [call.question for call in back.calls if isinstance(call.question, Vet)]
-    assert proof.full == {address(4)}
-    (offsets,) = [call.question for call in back.calls if isinstance(call.question, AskOffsets)]
-    assert offsets.leader_id == 4
-    assert back.state.addresses[address(4)].verdict is Verdict.REFUSED, "somebody listens, which proves nothing"
-    again = run(back.state, accepted, now=0.5).state
-    assert address(4) not in due(again, policy=POLICY, now=0.7).full, "a proof that came to nothing rests"
-    no_descriptors = ProbeOutcome(address=address(4), tcp_only=True)
-    assert not run(state, no_descriptors, now=0.3).state.addresses[address(4)].listens
-    dead_again = run(back.state, dead(4), now=0.5).state
-    assert not worth_asking(BrokerId(4), dead_again)
+    assert address(4) in due(state, policy=POLICY, now=1.0).full
 
 
 def test_given_partitions_that_nobody_follows_when_their_leader_is_dead_then_it_rests() -> None:
@@ -125,7 +103,7 @@ def test_given_a_dead_leader_when_an_answer_says_that_it_leads_again_then_it_is_
     state = run(state, answer(1, 2, 3, topics=(topic(leader=None),)), now=0.1).state
     assert address(4) not in due(state, policy=POLICY, now=0.2).full
     back = run(state, answer(1, 2, 3, 4, topics=(topic(leader=4),)), now=0.2).state
-    assert [q.addresses for q in back.agenda.calls.values() if isinstance(q, Vet)][-1:] == [frozenset({address(4)})]
+    assert [q.full for q in back.agenda.calls.values() if isinstance(q, Vet)][-1:] == [frozenset({address(4)})]
     more = (topic(leader=4), topic("u"))
     again = run(back, dead(4, verdict), answer(1, 2, 3, 4, topics=more), now=0.3).state
     assert address(4) not in due(again, policy=POLICY, now=0.4).full, "it led before, too"
