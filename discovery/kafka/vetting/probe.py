@@ -20,9 +20,6 @@ from discovery.kafka.vetting.tls import explain_tls, is_certain
 _FIRST_SLICE_SECONDS = 0.1
 """How long one wait inside librdkafka lasts before we look whether the connection failed; doubled each time."""
 _LAST_SLICE_SECONDS = 0.4
-_ANSWER_SECONDS = 1.0
-"""How long a wait for metadata lasts at least once an id came: each is a request of its own, and a broker that has just
-started is slow."""
 _SNIFF_SECONDS = 0.5
 _LOGIN_FIRST = (
     "answers as Kafka does, but closes the connection when asked for metadata; the listener probably wants a login: "
@@ -100,8 +97,7 @@ def _ask(
     while (left := deadline - time.monotonic()) > 0:
         try:
             own_id = own_id or client.cluster_id(timeout=min(wait, left))
-            patience = max(wait, _ANSWER_SECONDS) if own_id else wait
-            answer = metadata_answer(client.list_topics(PROBE_TOPIC, timeout=min(patience, left)))
+            answer = metadata_answer(client.list_topics(PROBE_TOPIC, timeout=min(wait, left)))
             # The first id came over the only connection there was. By now librdkafka knows the broker's peers and may
             # have asked one whose address has gone to another cluster.
             wandered = own_id is not None and answer.cluster_id != own_id
@@ -114,6 +110,7 @@ def _ask(
         failed = _conclude(symptoms, endpoint, properties, left=left)
         if failed is not None:
             return failed
+        # Each wait for metadata is a request of its own, so a slow broker needs a longer one; its id came by itself.
         wait = 2 * wait if own_id else min(2 * wait, _LAST_SLICE_SECONDS)
     issuer = _issuer(properties)
     waiting = f"; or {issuer} gives no token, without which nobody is asked" if issuer else ""
