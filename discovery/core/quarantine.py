@@ -4,7 +4,7 @@ An address is quarantined after each failure (full jitter, doubling, capped); a 
 login, for the cap at once.
 Two rules release the dead early, one question per cycle: while fewer than two addresses live, waiting is a luxury;
 and where a leader of followed partitions listens, its return is awaited. While nobody lives, they are asked as often
-as topics are; so are dead leaders while somebody reads, if their names are known. One that an answer names as a
+as topics are; so are leaders that refuse connections, while somebody reads. One that an answer names as a
 leader, as the last one did not, is asked at once.
 """
 
@@ -115,7 +115,7 @@ def due(state: State, *, policy: Policy, now: float, idle: bool = False) -> Due:
     connect: list[BrokerAddress] = []
     for address, known in state.addresses.items():
         leads = address in leading
-        awaited_soon = leads and not idle and known.verdict is not Verdict.UNRESOLVABLE  # a name costs others, too
+        awaited_soon = leads and not idle and known.verdict is Verdict.REFUSED  # all else costs more than a connection
         rest_seconds = often_seconds if awaited_soon or not alive else policy.interval_seconds
         if known.asked_at is None:
             full.append(address)

@@ -128,7 +128,7 @@ class Cycle:
         self.slow_leaders.keep(decision.state.agenda.asked_patiently)
         for call in decision.calls:
             self._ask(call)
-        self._lost = ()
+            self._lost = self._lost[1:]
         for item in items:
             if isinstance(item, Barrier):
                 item.done.set()

@@ -48,19 +48,28 @@ def set_aside(path: Path) -> Path:
     Raises:
         OSError: it cannot be renamed; FileNotFoundError: it is not there.
     """
-    kept = path.with_suffix(f".damaged-{time.time_ns()}")
-    path.replace(kept)
-    return kept
+    return path.replace(_damaged(path))
 
 
 def spare(path: Path) -> None:
-    """Set aside a file that could not be read, if it is still there, and say so: it is about to be replaced.
+    """Keep a file that could not be read, if it is still there, under another name too, and say so: it is replaced.
 
     Raises:
-        OSError: it cannot be renamed.
+        OSError: it cannot be.
     """
     with contextlib.suppress(FileNotFoundError):
-        _log.warning("file_set_aside", path=str(path), kept=str(set_aside(path)))
+        kept = _damaged(path)
+        try:
+            kept.hardlink_to(path)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without links
+            path.replace(kept)
+        _log.warning("file_set_aside", path=str(path), kept=str(kept))
+
+
+def _damaged(path: Path) -> Path:
+    return path.with_suffix(f".damaged-{time.time_ns()}")
 
 
 def was_set_aside(path: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerId
 from discovery.feed.base import FeedView
-from discovery.spark.source.planning.confirmation import Confirmation
+from discovery.spark.source.planning.confirmation import UNCONFIRMED, Confirmation
 from tests.support.fakes.feed import partition_view, tp, view_of
 from tests.support.helpers import eventually
 
@@ -20,21 +20,21 @@ ANSWER = view_of({tp(0): partition_view(0, 12), tp(1): partition_view(0, 3)})
 
 def test_given_a_leader_that_answers_at_once_when_asked_then_the_same_look_sees_it_and_no_other_row() -> None:
     confirmation = Confirmation(lambda _: ANSWER)
-    confirmation.ask(CUT, VIEW, 1.0)
-    seen = confirmation.seen(CUT, VIEW, now=0.0)
+    confirmation.ask(CUT, 1.0)
+    seen = confirmation.seen(CUT, VIEW)
     assert seen is not None
     assert seen.partitions == {tp(0): partition_view(0, 12), tp(1): partition_view(0, 5)}
-    assert confirmation.seen(CUT, VIEW, now=0.0) is None, "once"
+    assert confirmation.seen(CUT, VIEW) is None, "once"
 
 
 def test_given_an_older_answer_when_seen_then_a_newer_row_and_a_later_cut_stay() -> None:
     confirmation = Confirmation(lambda _: ANSWER)
-    confirmation.ask(CUT, VIEW, 1.0)
+    confirmation.ask(CUT, 1.0)
     now = view_of({tp(0): partition_view(0, 20), tp(1): partition_view(0, 5)})
-    seen = confirmation.seen({**CUT, tp(1): 4}, now, now=0.0)
+    seen = confirmation.seen({**CUT, tp(1): 4}, now)
     assert seen is not None
     assert seen.partitions[tp(0)] == partition_view(0, 20)
-    assert seen.partitions[tp(1)].parked_reason == "it was cut after the others were asked about"
+    assert seen.partitions[tp(1)].parked_reason == UNCONFIRMED
 
 
 def test_given_a_loop_that_tells_whom_it_asked_when_one_was_since_the_cut_then_that_one_is_read_on_alone() -> None:
@@ -45,21 +45,30 @@ def test_given_a_loop_that_tells_whom_it_asked_when_one_was_since_the_cut_then_t
         rows = {one: replace(row, parked_reason="silent") if one == tp(parked) else row for one, row in led.items()}
         return view_of(rows, answered={BrokerId(n + 1): (at, {tp(n)}) for n, at in enumerate(asked_at)})
 
-    confirmation.ask(cuts, view(1.0, 1.0, 1.0), 1.0)
-    assert confirmation.seen(cuts, view(1.0, 1.0, 1.0), now=5.0) is None, "an answer from before the cut"
-    assert confirmation.seen(cuts, view(5.0, 5.0, 4.0), now=6.0) is None
-    seen = confirmation.seen(cuts, view(5.1, 1.0, 5.1, parked=2), now=9.0)
+    confirmation.note(cuts, 5.0)
+    assert confirmation.seen(cuts, view(5.0, 5.0, 4.0)) is None, "answers from before the cut"
+    confirmation.note(cuts, 6.0)
+    seen = confirmation.seen(cuts, view(5.1, 1.0, 5.1, parked=2))
     assert seen is not None
     assert {one for one, row in seen.partitions.items() if row.parked_reason is None} == {tp(0)}
-    again = {**cuts, tp(0): 11}
-    assert confirmation.seen(again, view(5.1, 5.0, 1.0), now=9.0) is None, "cut once more"
+    confirmation.note({tp(1): 10, tp(2): 10}, 7.0)
+    confirmation.note(cuts, 8.0)
+    assert confirmation.seen(cuts, view(7.9, 1.0, 1.0)) is None, "cut once more, at the same end"
+
+
+def test_given_a_services_answer_when_a_loop_took_over_meanwhile_then_it_counts_no_more() -> None:
+    confirmation = Confirmation(lambda _: ANSWER)
+    confirmation.note(CUT, 1.0)
+    confirmation.ask(CUT, 1.0)
+    assert confirmation.seen(CUT, replace(VIEW, answered={BrokerId(1): (0.5, {tp(0)})})) is None
+    assert confirmation.seen(CUT, VIEW) is None
 
 
 def test_given_an_answer_when_it_is_forgotten_then_it_counts_no_more() -> None:
     confirmation = Confirmation(lambda _: ANSWER)
-    confirmation.ask(CUT, VIEW, 1.0)
+    confirmation.ask(CUT, 1.0)
     confirmation.forget()
-    assert confirmation.seen(CUT, VIEW, now=0.0) is None
+    assert confirmation.seen(CUT, VIEW) is None
 
 
 def test_given_nobody_who_answers_when_asked_then_looks_go_on_and_one_question_is_under_way() -> None:
@@ -72,12 +81,12 @@ def test_given_nobody_who_answers_when_asked_then_looks_go_on_and_one_question_i
 
     confirmation = Confirmation(refresh)
     try:
-        confirmation.ask(CUT, VIEW, 1.0)
-        confirmation.ask(CUT, VIEW, 2.0)
-        assert confirmation.seen(CUT, VIEW, now=0.0) is None
+        confirmation.ask(CUT, 1.0)
+        confirmation.ask(CUT, 2.0)
+        assert confirmation.seen(CUT, VIEW) is None
     finally:
         released.set()
-    eventually(lambda: confirmation.seen(CUT, VIEW, now=0.0) is not None, 10)
+    eventually(lambda: confirmation.seen(CUT, VIEW) is not None, 10)
     assert asked == [1.0]
 
 
@@ -86,9 +95,9 @@ def test_given_a_feed_that_cannot_go_on_when_asked_then_the_next_look_says_so() 
         raise StateError("another process holds the state")
 
     confirmation = Confirmation(refresh)
-    confirmation.ask(CUT, VIEW, 1.0)
+    confirmation.ask(CUT, 1.0)
     with pytest.raises(StateError, match="another process"):
-        eventually(lambda: confirmation.seen(CUT, VIEW, now=0.0) is not None, 10)
+        eventually(lambda: confirmation.seen(CUT, VIEW) is not None, 10)
 
 
 def test_given_a_process_without_threads_when_asked_then_a_later_look_asks_again() -> None:
@@ -99,7 +108,7 @@ def test_given_a_process_without_threads_when_asked_then_a_later_look_asks_again
 
     is_full = [False, True]
     confirmation = Confirmation(lambda _: ANSWER, aside)
-    confirmation.ask(CUT, VIEW, 1.0)
-    assert confirmation.seen(CUT, VIEW, now=0.0) is None
-    confirmation.ask(CUT, VIEW, 1.0)
-    assert confirmation.seen(CUT, VIEW, now=0.0) is not None
+    confirmation.ask(CUT, 1.0)
+    assert confirmation.seen(CUT, VIEW) is None
+    confirmation.ask(CUT, 1.0)
+    assert confirmation.seen(CUT, VIEW) is not None

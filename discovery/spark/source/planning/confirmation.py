@@ -14,7 +14,8 @@ from discovery.feed.base import FeedView, PartitionView
 from discovery.spark.source.planning.offsets import Offsets
 
 _Work = Callable[[], None]
-_NOT_ASKED = "it was cut after the others were asked about"
+UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
+"""Why it is parked."""
 _QUICK_SECONDS = 0.05
 """A living leader answers within the look that asks; the next one may be a long trigger later."""
 
@@ -33,22 +34,30 @@ class Confirmation:
         self._refresh = refresh
         self._aside = aside
         self._since: dict[tuple[TopicPartition, int], float] = {}
-        """When each cut was seen first: what was asked before does not count."""
+        """When each cut was seen first, by partition and planned end: what was asked before does not count."""
         self._asked: Offsets = {}
         self._is_busy = False
         self._answer: FeedView | Exception | None = None
 
-    def ask(self, cut_ends: Offsets, view: FeedView, wait_seconds: float) -> None:
-        """Ask for a fresh answer about cut partitions, unless the loop does, or a question is under way.
+    def note(self, cut_ends: Offsets, now: float) -> None:
+        """Hear at each plan what is cut, nothing included: the same end may be cut twice.
 
         Args:
-            cut_ends: Where their cut ranges had been planned to end: tells this cut from a later one.
-            view: Of the feed.
+            cut_ends: Where cut ranges had been planned to end that are not read on yet.
+            now: Monotonic seconds.
+        """
+        self._since = {cut: self._since.get(cut, now) for cut in cut_ends.items()}
+
+    def ask(self, cut_ends: Offsets, wait_seconds: float) -> None:
+        """Ask for a fresh answer about cut partitions, unless a question is under way.
+
+        Args:
+            cut_ends: See `note`.
             wait_seconds: How long the answer may take.
 
         Runs: driver; blocks <= 0.05 s. The thread that asks lives for wait_seconds at most.
         """
-        if self._is_busy or view.answered:
+        if self._is_busy:
             return
         self._asked, self._answer, self._is_busy = cut_ends, None, True
 
@@ -67,23 +76,18 @@ class Confirmation:
         except RuntimeError:
             self._is_busy = False  # no thread can be started now; whoever still needs it asks again
 
-    def seen(self, cut_ends: Offsets, view: FeedView, *, now: float) -> FeedView | None:
+    def seen(self, cut_ends: Offsets, view: FeedView) -> FeedView | None:
         """Return the view with what was answered about these partitions, once; None: nothing was, yet.
 
         One that is parked by now stays as it is: its answer is from before. One that was cut since is parked.
-
-        Args:
-            cut_ends: See `ask`.
-            view: Of the feed.
-            now: Monotonic seconds.
 
         Raises:
             Exception: as `refresh` did; the feed cannot go on.
 
         Runs: driver; from memory.
         """
-        self._since = {cut: self._since.get(cut, now) for cut in cut_ends.items()}
         if view.answered:
+            self.forget()
             covered = {tp for (tp, _), since in self._since.items() if _was_asked(tp, view, since)}
             return _with_answer(view, cut_ends, covered, view) if covered else None
         covered = {tp for tp, _ in cut_ends.items() & self._asked.items()}
@@ -104,7 +108,7 @@ def _with_answer(view: FeedView, cut_ends: Offsets, covered: Collection[TopicPar
     for tp in cut_ends:
         known, row = rows.pop(tp, None), answer.partitions.get(tp)
         if known is not None and (tp not in covered or known.parked_reason is not None):
-            rows[tp] = replace(known, parked_reason=known.parked_reason or _NOT_ASKED)
+            rows[tp] = replace(known, parked_reason=known.parked_reason or UNCONFIRMED)
         elif row is not None:
             rows[tp] = known if known is not None and _is_newer(known, row) else row
     return replace(view, partitions=rows)

@@ -19,7 +19,7 @@ from discovery.spark.source.cuts.planned import CutReport, Cuts
 from discovery.spark.source.options.parse import SourceOptions
 from discovery.spark.source.planning.beginning import begin
 from discovery.spark.source.planning.bounded import Target, longest_wait_seconds, why_unread
-from discovery.spark.source.planning.confirmation import Confirmation
+from discovery.spark.source.planning.confirmation import UNCONFIRMED, Confirmation
 from discovery.spark.source.planning.guard import Judgement, LossGuard, judge
 from discovery.spark.source.planning.offsets import COMMITTED, Offsets, OffsetsJson, Remembered, to_json
 from discovery.spark.source.planning.pace import Pace
@@ -43,7 +43,6 @@ _NOTE_AGAIN_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
 """How long a bounded run waits for its last commit to the group before it ends."""
 _LONG_TRIGGER_SECONDS = 10.0
-_UNCONFIRMED = "it was cut, and whether it still reaches as far is not confirmed yet"
 CHECKPOINT = "the checkpoint's offsets"
 
 
@@ -380,10 +379,11 @@ class Planner:
                 self._resume(start, view)
         self._keep(self.state.guard.at(start))
         cut_ends, judged = self.cuts.gone_back() if self.cuts is not None else {}, None
+        self._confirmation.note(cut_ends, self._clock.monotonic())
         if suspect or cut_ends or shape(view) != self.state.checked:
             view, judged = self._judge(start, view, cut_ends)
         unsure = frozenset[TopicPartition]() if judged is None else judged.unsure
-        held = dict.fromkeys(unsure & cut_ends.keys(), _UNCONFIRMED)
+        held = dict.fromkeys(unsure & cut_ends.keys(), UNCONFIRMED)
         if self.cuts is not None:
             held = self.cuts.held(cut_ends.keys() - held.keys(), view) | held
         apart = (unsure - cut_ends.keys()).union(without)
@@ -420,11 +420,10 @@ class Planner:
     def _fresh(self, judged: Judgement, view: FeedView, cut_ends: Offsets) -> FeedView | None:
         """Return the view with a fresh answer in it; only lost records, bounded runs and long triggers wait for it."""
         if not judged.seems_lost and self.state.target is None and self._rested_seconds < _LONG_TRIGGER_SECONDS:
-            now = self._clock.monotonic()
-            fresh = self._confirmation.seen(cut_ends, view, now=now)
-            if fresh is None and judged.ask_seconds is not None:
-                self._confirmation.ask(cut_ends, view, judged.ask_seconds)
-                fresh = self._confirmation.seen(cut_ends, view, now=now)
+            fresh = self._confirmation.seen(cut_ends, view)
+            if fresh is None and judged.ask_seconds is not None and not view.answered:
+                self._confirmation.ask(cut_ends, judged.ask_seconds)
+                fresh = self._confirmation.seen(cut_ends, view)
             return fresh
         if judged.ask_seconds is None:
             return None
