@@ -94,7 +94,7 @@ class FeedView:
     answered: Mapping[BrokerId, tuple[float, Container[TopicPartition]]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """When (monotonic) each leader was asked what it answered last, and about what; empty: a service asks, or none did."""
+    """When (monotonic) each leader was asked what it answered last, and about what; empty: a service asks, not we."""
     last_run_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     """Under which ids the last run of this very source read its topics; empty where that is not known for certain."""
     first_topic_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
