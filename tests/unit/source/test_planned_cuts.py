@@ -1,6 +1,7 @@
 """The planner with cuts, over a scripted feed and a ledger in a file; tasks are what their tickets say."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from discovery.core.errors import ArbiterError, DataLossError, KafkaUnreachableError, StateError
-from discovery.core.model import Generation, TopicId, TopicPartition
+from discovery.core.model import BrokerId, Generation, TopicId, TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.cuts.arbiter import for_ranges
@@ -166,6 +167,33 @@ def test_given_an_answer_nobody_took_when_the_partition_is_cut_again_then_it_doe
     run.ranges(on, again)
     assert run.latest(again) == {"t": {"0": 4, "1": 10}}
     assert len(run.aside) == 1
+
+
+def test_given_one_end_cut_twice_when_asked_in_between_then_only_a_later_answer_counts(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    asked_at = [0.0]
+
+    def look(start: Any) -> Any:
+        """Plan with a view of now whose leader was asked at `asked_at`."""
+        run.feed.show(replace(run.feed.view(), answered={BrokerId(1): (asked_at[0], set(TWO))}))
+        return run.latest(start)
+
+    end = run.first_batch()
+    for at in (3, 5):
+        run.feed.clock.advance(1.0)
+        run.cut(0, at)
+        back = look(end)
+        run.ranges(end, back)
+        asked_at[0] = run.feed.clock.monotonic() - 0.1
+        assert look(back)["t"]["0"] == at, "asked before the cut was seen"
+        run.feed.clock.advance(1.0)
+        asked_at[0] = run.feed.clock.monotonic()
+        end = look(back)
+        assert end["t"]["0"] == 10
+        run.ranges(back, end)
+    assert run.feed.refreshes == 0
 
 
 def test_given_a_cut_when_the_trigger_is_long_then_the_look_waits_for_the_answer(start_run: StartRun) -> None:
