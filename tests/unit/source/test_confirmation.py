@@ -37,7 +37,7 @@ def test_given_an_older_answer_when_seen_then_a_newer_row_and_a_later_cut_stay()
     assert seen.partitions[tp(1)].parked_reason == UNCONFIRMED
 
 
-def test_given_a_loop_that_tells_whom_it_asked_when_one_was_since_the_cut_then_that_one_is_read_on_alone() -> None:
+def test_given_answers_of_the_loop_when_one_was_asked_since_the_cut_then_it_alone_is_read_on() -> None:
     confirmation, cuts = Confirmation(lambda _: ANSWER), {tp(0): 10, tp(1): 10, tp(2): 10}
     led = {tp(n): partition_view(0, 12, leader=n + 1) for n in range(3)}
 
