@@ -110,8 +110,9 @@ def section(result: dict[str, Any]) -> str:
             "",
             f"Later with `sourceId`: {_late(result['ours_named']['rounds']) if 'ours_named' in result else 'not run'}.",
             "",
-            "A dead leader is asked every 0.3 s whether it is back. A late partition waited for the first answers of a",
-            "broker that has just started, or for a batch in flight, which may wait for such a one itself",
+            "A leader that refuses connections is asked every 0.3 s. What the late ones here waited for is not",
+            "recorded; in rounds that were traced: the first answers of a broker that had just started, and the",
+            "batch in flight",
             "([decision 54](../decisions/0054-the-loops-own-answers-confirm-a-cut.md)).",
         ]
     )

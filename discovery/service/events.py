@@ -8,7 +8,7 @@ from pathlib import Path
 
 from discovery.config.logs import event_log
 from discovery.core.diff import Event, EventKind
-from discovery.store.files import spare, write_atomically
+from discovery.store.files import write_sparing
 
 _log = event_log("discovery.service")
 
@@ -42,8 +42,8 @@ class Timeline:
         self._path: Path | None = None
         self._lines = 0
         """In the file; at twice the limit it is replaced by those that are kept."""
-        self._is_unread = False
-        """The file holds what could not be read: it is set aside before it is replaced."""
+        self._unread: set[Path] = set()
+        """The file, where it holds what could not be read: it is set aside before it is replaced."""
         self._torn = False
         """The last write may have ended within a line: the file is replaced at the next."""
 
@@ -63,7 +63,8 @@ class Timeline:
             content = path.read_bytes() if path.exists() else b""
         except OSError as error:
             _log.warning("events_not_read", path=str(path), error=str(error), consequence="beginning without them")
-            content, self._is_unread = b"", True
+            content = b""
+            self._unread.add(path)
         lines = content.splitlines()
         found = [happening for line in lines if (happening := _read(line)) is not None]
         self._kept.extend(found)
@@ -102,10 +103,7 @@ class Timeline:
     def _rewrite(self) -> None:
         assert self._path is not None  # noqa: S101 - ensured by the callers
         try:
-            if self._is_unread:
-                spare(self._path)
-                self._is_unread = False
-            write_atomically(self._path, b"".join(map(_line, self._kept)))
+            write_sparing(self._path, b"".join(map(_line, self._kept)), self._unread)
             self._lines, self._torn = len(self._kept), False
         except OSError as error:
             self._complain(error)

@@ -11,7 +11,7 @@ from pathlib import Path
 from discovery.config.logs import event_log
 from discovery.core.errors import ConfigError
 from discovery.core.model import BrokerAddress, parse_bootstrap_servers
-from discovery.store.files import spare, was_set_aside, write_atomically
+from discovery.store.files import was_set_aside, write_sparing
 
 _KEPT_SECONDS = 7 * 86_400.0
 _MOST = 10_000
@@ -37,8 +37,8 @@ class ReportedLists:
         self._lost_wall = float("-inf")
         """When kept lists could not be read; in the file too."""
         self._path: Path | None = None
-        self._is_unread = False
-        """The file holds what could not be read: it is set aside before it is replaced."""
+        self._unread: set[Path] = set()
+        """The file, where it holds what could not be read: it is set aside before it is replaced."""
         self._is_due = False
         self._is_saving = False
         self._saved_wall = 0.0
@@ -57,7 +57,8 @@ class ReportedLists:
             if was_set_aside(path):  # and the process ended before it wrote the next one
                 self._lost_wall = wall
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-            self._lost_wall, self._is_unread = wall, True
+            self._lost_wall = wall
+            self._unread.add(path)
             consequence = "beginning without them; for seven days no removal is called safe"
             _log.warning("lists_not_read", path=str(path), error=str(error), consequence=consequence)
 
@@ -110,10 +111,7 @@ class ReportedLists:
             while (content := self._unsaved()) is not None:
                 path, text = content
                 try:
-                    if self._is_unread:
-                        spare(path)
-                        self._is_unread = False
-                    write_atomically(path, text)
+                    write_sparing(path, text, self._unread)
                 except OSError as error:
                     consequence = "they are written with the next ones"
                     _log.warning("lists_not_written", path=str(path), error=str(error), consequence=consequence)

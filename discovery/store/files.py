@@ -51,12 +51,24 @@ def set_aside(path: Path) -> Path:
     return path.replace(_damaged(path))
 
 
-def spare(path: Path) -> None:
-    """Keep a file that could not be read, if it is still there, under another name too, and say so: it is replaced.
+def write_sparing(path: Path, content: bytes, unread: set[Path]) -> None:
+    """Replace `path` as `write_atomically` does; one that could not be read is kept under another name, once.
+
+    Args:
+        path: Of the file.
+        content: What it holds then.
+        unread: The files that could not be read; `path` is taken out of it.
 
     Raises:
-        OSError: it cannot be.
+        OSError: it cannot be kept, or see `write_atomically`; the old content stays.
     """
+    if path in unread:
+        _keep_too(path)
+        unread.discard(path)
+    write_atomically(path, content)
+
+
+def _keep_too(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         kept = _damaged(path)
         try:

@@ -14,7 +14,7 @@ from discovery.config.logs import event_log
 from discovery.core.errors import StateError
 from discovery.core.model import BrokerAddress, ClusterId, Generation, Snapshot
 from discovery.store.codec import Saved, decode, encode
-from discovery.store.files import FileLock, spare, write_atomically
+from discovery.store.files import FileLock, write_atomically, write_sparing
 
 _MAX_KNOWN = 1_000
 _log = event_log("discovery.store")
@@ -102,10 +102,7 @@ class SnapshotStore:
         if self._lock is not None:
             self._lock.note(snapshot.generation)
         try:
-            if path in self._unread:
-                spare(path)
-                self._unread.discard(path)
-            write_atomically(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)))
+            write_sparing(path, encode(Saved(snapshot=snapshot, known_addresses=self._known)), self._unread)
         except OSError as error:
             self._note_failure(path, error)
             return False

@@ -47,7 +47,7 @@ def test_given_the_same_list_again_when_reported_then_it_is_saved_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bytes] = []
-    monkeypatch.setattr(reported, "write_atomically", lambda _, content: written.append(content))
+    monkeypatch.setattr(reported, "write_sparing", lambda _, content, unread: written.append(content))
     lists = opened(tmp_path / "main.json")
     for wall in (1_000.0, 1_002.0, 1_500.0, 1_601.0, 1_700.0):
         lists.note("dau", [A], wall=wall)

@@ -160,7 +160,7 @@ def test_given_a_broken_file_when_loaded_then_it_is_reported_and_counts_as_none(
 
 
 @pytest.mark.parametrize("name", ["dau", None])
-def test_given_a_file_that_cannot_be_read_when_replaced_then_it_is_kept_and_the_generation_goes_on(
+def test_given_a_file_nobody_can_read_when_replaced_then_it_is_kept_and_the_generation_goes_on(
     tmp_path: Path, name: str | None
 ) -> None:
     first = SnapshotStore(tmp_path, source_id=name)
