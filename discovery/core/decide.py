@@ -533,6 +533,11 @@ def _on_topic_ids(turn: _Turn, answer: TopicIdsAnswer) -> None:
         without_id=lacking,
         suspicions=suspicion.answered(state.suspicions, answer),
     )
+    held = state.snapshot.topics if state.snapshot else {}
+    first = {t: replace(held[t], topic_id=i) for t, i in answer.topic_ids.items() if t in held and not held[t].topic_id}
+    if state.snapshot is not None and first:
+        # Not only with the next metadata: a topic may be recreated before, and only its first id shows that.
+        _serve(turn, state.snapshot, replace(state.snapshot, topics={**held, **first}))
 
 
 def _on_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:

@@ -485,6 +485,17 @@ def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one
     assert tuple(state.addresses) == (address(2), address(3))
 
 
+def test_given_a_first_id_when_its_topic_is_recreated_before_the_next_metadata_then_it_is_noticed() -> None:
+    state = settled(1, topic())
+    named = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("a")}, asked_at=0.5), now=1).state
+    assert snapshot_of(named).topics[TopicName("t")].topic_id == "a"
+    away = run(named, answer(1, topics=()), now=1.1).state
+    back = run(away, answer(1, topics=(topic(),)), now=1.2).state
+    answered = run(back, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("b")}, asked_at=1.3), now=1.4).state
+    recreated = run(answered, answer(1, topics=(topic(),)), now=1.5)
+    assert EventKind.TOPIC_RECREATED in kinds(recreated)
+
+
 def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_suspected_until_their_ids_are_known() -> None:
     old = snapshot_of(settled(1, topic()))
     state = run(initial_state([address(1)], snapshot=old), alive(1, 1)).state
