@@ -8,16 +8,19 @@ when all is healed and every promise held.
 import os
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.heaps import Heaps, lines_of
 from tests.chaos.joint.rounds import staged
 from tests.chaos.joint.scene import EXECUTOR, Scene
 from tests.chaos.seeds import drawn
 from tests.chaos.slope import Series, growing, grows, table
 from tests.support.family import command_line, descendants, descriptors, resident_mib, threads
+from tests.support.heaps import armed
 from tests.support.results import environment, say, write_result
 
 MINUTES = 60.0
@@ -30,6 +33,8 @@ PROCESSES = {
     "executors, JVM": EXECUTOR,
 }
 """Title, and a word of the command line; several processes of a kind count together."""
+_HEAPS_EVERY = 4
+"""Rounds: what heaps hold is known only after a collection, which costs each process a moment."""
 _COUNTS: dict[str, Callable[[int], float]] = {"threads": threads, "open files": descriptors}
 Result = dict[str, Any]
 
@@ -38,15 +43,18 @@ def soak(minutes: float, seed: int) -> Result:
     """Run for so long, or until a promise does not hold; return what each round took, and what grew."""
     draw, series, rounds = random.Random(seed), Series(), list[Result]()
     broken = ""
-    with staged("soak") as stage:
-        began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="heaps-") as folder, armed(Path(folder)), staged("soak") as stage:
+        heaps, began = Heaps(Path(folder)), time.monotonic()
         while not broken and time.monotonic() - began < minutes * 60:
             plan = drawn(draw.randrange(1 << 30), FAULTS, least=1, most=3)
             done = stage.play(plan)
             broken = done["broken"]
             rounds.append({"faults": [fault for fault, _ in plan], **done})
             if not broken:
-                series.add(time.monotonic() - began, sample(stage.scene) | {"visible again after, s": done["progress"]})
+                at = time.monotonic() - began
+                series.add(at, sample(stage.scene) | {"visible again after, s": done["progress"]})
+                if len(rounds) % _HEAPS_EVERY == 0:
+                    heaps.add(at, _processes(stage.scene))
                 say(f"round {len(rounds)}, {rounds[-1]['faults']}: {done['seconds']} s, visible {done['progress']} s")
         broken = broken or stage.finish()
     ended = sum(len(one["ended"]) for one in rounds)
@@ -58,14 +66,20 @@ def soak(minutes: float, seed: int) -> Result:
         "ended": ended,
         "broken": broken,
         "slopes": series.slopes(),
+        **heaps.document(),
     }
 
 
-def sample(scene: Scene) -> dict[str, float]:
-    """Measure every process of the scene that is not a broker's, and what is on the disk, now."""
+def _processes(scene: Scene) -> dict[str, list[int]]:
+    """Return every process of the scene that is not a broker's, by kind."""
     family = {pid: command_line(pid) for pid in descendants(os.getpid())}
-    kinds = {"service": [scene.service.pid]}
-    kinds |= {title: [pid for pid, command in family.items() if word in command] for title, word in PROCESSES.items()}
+    kinds = {title: [pid for pid, command in family.items() if word in command] for title, word in PROCESSES.items()}
+    return {"service": [scene.service.pid], **kinds}
+
+
+def sample(scene: Scene) -> dict[str, float]:
+    """Measure the processes, and what is on the disk, now."""
+    kinds = _processes(scene)
     found = {f"{title}: memory, MiB": sum(map(resident_mib, pids)) for title, pids in kinds.items()}
     for name, measure in _COUNTS.items():
         found |= {f"{title}: {name}": sum(map(measure, kinds[title])) for title in ("service", "source runner")}
@@ -84,7 +98,8 @@ def _kilobytes(folders: Sequence[Path]) -> float:
 def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     held = "every promise held each time" if not result["broken"] else f"the last one did not hold: {result['broken']}"
-    grown = [title for title, done in result["slopes"].items() if grows(done)]
+    heaps = result.get("heaps", {})
+    grown = [title for title, done in {**result["slopes"], **heaps}.items() if grows(done)]
     return "\n".join(
         [
             "## Source, service and sink for hours",
@@ -97,6 +112,7 @@ def section(result: Result) -> str:
             "",
             *table(result["slopes"]),
             "",
+            *lines_of(result),
             *([f"Sure to have grown in this run: {'; '.join(grown)}.", ""] if grown else []),
         ]
     )
@@ -104,7 +120,10 @@ def section(result: Result) -> str:
 
 def failures(result: Result) -> list[str]:
     """Return what may not happen, and did."""
-    return [*([result["broken"]] if result["broken"] else []), *(f"grows: {one}" for one in growing(result["slopes"]))]
+    return [
+        *([result["broken"]] if result["broken"] else []),
+        *(f"grows: {one}" for one in growing({**result["slopes"], **result.get("heaps", {})})),
+    ]
 
 
 def main(minutes: float = MINUTES, seed: int = 1) -> int:

@@ -21,9 +21,11 @@ from typing import Any
 
 import httpx
 
+from tests.chaos.heaps import Heaps, lines_of
 from tests.chaos.slope import Series, growing, grows, table
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.family import descriptors, resident_mib, threads
+from tests.support.heaps import armed
 from tests.support.results import environment, say, write_result
 from tests.support.service import ServiceProcess, serving
 
@@ -32,6 +34,8 @@ SAMPLE_SECONDS = 2.0
 HEAL_SECONDS = 60.0
 BROKERS, TOPICS, PARTITIONS = 3, 4, 6
 FOLLOWERS = 4
+_HEAPS_EVERY = 4
+"""Rounds."""
 _ASKED = 10
 _SLOW_MILLISECONDS = (0, 50, 400, 1500)
 Result = dict[str, Any]
@@ -93,7 +97,8 @@ def soak(minutes: float, seed: int) -> Result:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         world = World(stack.enter_context(MockCluster(BROKERS)), random.Random(seed))
         world.make_topics()
-        service = stack.enter_context(serving(world.kafka.bootstrap_servers, folder))
+        with armed(folder):
+            service = stack.enter_context(serving(world.kafka.bootstrap_servers, folder))
         stack.enter_context(_following(service))
         faults = (
             world.move,
@@ -102,15 +107,18 @@ def soak(minutes: float, seed: int) -> Result:
             world.slow,
             lambda: freeze(service, world.draw.uniform(0.5, 3.0)),
         )
-        watch = Watch(service, folder / "state")
+        watch, heaps = Watch(service, folder / "state"), Heaps(folder)
         rounds = []
-        until = time.monotonic() + minutes * 60
+        began = time.monotonic()
+        until = began + minutes * 60
         for number in itertools.count(1):
             for fault in world.draw.choices(faults, k=world.draw.randint(1, 3)):
                 fault()
                 watch.pause(world.draw.uniform(1.0, 5.0))
             world.heal()
             rounds.append({"round": number, "healed_seconds": watch.wait(lambda: is_true(service, world))})
+            if number % _HEAPS_EVERY == 0:
+                heaps.add(time.monotonic() - began, {"service": [service.pid]})
             if time.monotonic() >= until:
                 break
         log = service.log.read_text()
@@ -121,6 +129,7 @@ def soak(minutes: float, seed: int) -> Result:
         "generation_went_back": watch.went_back,
         "unexpected_errors": log.count("BUG in"),
         "slopes": watch.series.slopes(),
+        **heaps.document(),
     }
 
 
@@ -216,7 +225,7 @@ def section(result: Result) -> str:
     """Return these figures as a section of the benchmarks' page."""
     healed = [one["healed_seconds"] for one in result["rounds"]]
     known = sorted(seconds for seconds in healed if seconds is not None) or [HEAL_SECONDS]
-    grown = any(map(grows, result["slopes"].values()))
+    grown = any(map(grows, {**result["slopes"], **result.get("heaps", {})}.values()))
     over = len(healed) - healed.count(None)
     return "\n".join(
         [
@@ -232,6 +241,7 @@ def section(result: Result) -> str:
             "",
             *table(result["slopes"]),
             "",
+            *lines_of(result),
             *(["What grew in this run is not explained yet.", ""] * (grown and "remarks" not in result)),
         ]
     )
@@ -244,7 +254,7 @@ def failures(result: Result) -> list[str]:
         *(f"round {number} did not heal within {HEAL_SECONDS:g} s" for number in unhealed),
         *(["generations went back"] * bool(result["generation_went_back"])),
         *(["unexpected errors"] * bool(result["unexpected_errors"])),
-        *(f"grows: {title}" for title in growing(result["slopes"])),
+        *(f"grows: {title}" for title in growing({**result["slopes"], **result.get("heaps", {})})),
     ]
 
 

@@ -63,6 +63,7 @@ def test_given_a_soak_in_which_something_grows_when_it_ends_then_it_fails() -> N
     assert not soak_failures(still | {"slopes": {"threads": grown | {"either_way": 5.0}}})
     assert not joint_failures({"broken": "", "slopes": {"visible again after, s": grown}})
     assert soak_failures(still | {"slopes": {"threads": grown}}) == ["grows: threads"]
+    assert joint_failures({"broken": "", "slopes": {}, "heaps": {"C heap": grown}}) == ["grows: C heap"]
     assert joint_failures({"broken": "3 records lost", "slopes": {"memory": grown}}) == [
         "3 records lost",
         "grows: memory",
