@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from discovery.localkafka.keeper.processes import resident_bytes
+from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.helpers import eventually
 from tests.support.ports import service_ports
 from tests.support.service import ServiceProcess, serve_arguments, serving
@@ -288,6 +289,38 @@ def test_given_a_changed_file_when_reloaded_then_a_good_one_is_taken_and_a_bad_o
             (count,) = re.findall(rf'config_reloads_total\{{outcome="{outcome}"\}} (\d+)', counted)
             assert int(count) >= least, outcome
         assert service.stop()[0] == 0
+
+
+def test_given_brokers_that_freeze_after_health_when_reloaded_then_each_cluster_is_served_on_and_it_ends_in_time(
+    tmp_path: Path,
+) -> None:
+    config, names = tmp_path / "config.toml", ("a", "b", "c")
+
+    def write(interval_seconds: float) -> None:
+        clusters = "".join(f'[clusters.{name}]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n' for name in names)
+        config.with_suffix(".new").write_text(f"[loop]\ninterval_seconds = {interval_seconds}\n{clusters}")
+        config.with_suffix(".new").replace(config)
+
+    def are(state: str) -> bool:
+        return all(service.json(f"/v1/clusters/{name}/status")["state"] == state for name in names)
+
+    with MockCluster() as kafka:
+        kafka.call("topic_create", "t", 4, 1)
+        write(0.5)
+        arguments = ("--config", str(config), "--state-dir", str(tmp_path / "state"), *service_ports(), "--json")
+        with ServiceProcess(*arguments, log=tmp_path / "log") as service:
+            eventually(lambda: are("fresh"), 30, "every cluster is fresh")
+            kafka.freeze()
+            eventually(lambda: are("failsafe"), 30, "every cluster misses its brokers")
+            write(0.6)
+            eventually(lambda: '"reloaded"' in service.log.read_text(), 10, "the new configuration")
+            for name in names:
+                assert service.json(f"/v1/clusters/{name}/topics/t")["partitions"], "the last view is served"
+            kafka.thaw()
+            eventually(lambda: are("fresh"), 30, "every cluster is fresh again")
+            kafka.freeze()
+            eventually(lambda: are("failsafe"), 30, "every cluster misses its brokers again")
+            assert service.stop()[0] == 0
 
 
 def test_given_events_when_the_service_is_stopped_and_started_then_they_are_served_and_numbers_go_on(

@@ -1,6 +1,7 @@
 """The test's end of a librdkafka mock cluster that lives in a child process."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,14 @@ class MockCluster:
         self._child.stdin.flush()
         code = self._heard()
         assert code == 0, f"rd_kafka_mock_{name}{arguments} returned {code}"
+
+    def freeze(self) -> None:
+        """Stop the process: connections are accepted and nobody answers."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._child.send_signal(signal.SIGCONT)
 
     def _heard(self) -> object:
         assert self._child.stdout is not None
