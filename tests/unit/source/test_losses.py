@@ -230,6 +230,17 @@ def test_given_a_topic_read_before_its_id_was_reported_when_it_is_recreated_then
         plan.latest_offsets(end, None)
 
 
+def test_given_a_topic_recreated_between_plan_and_tasks_when_made_then_they_name_the_id_that_was_planned_on() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10, topic_id=TopicId("id-1"))})
+    plan = planner(feed)
+    start = {"t": {"0": 5}}
+    end = plan.latest_offsets(start, None)
+    again = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}
+    feed.show(view_of(again, version=2, generation=Generation(2)))
+    ((range_,),) = plan.tasks(start, end)[0]
+    assert (range_.end_offset, range_.topic_id) == (10, TopicId("id-1"))
+
+
 def test_given_a_suspected_recreation_when_its_new_id_is_reported_later_then_it_is_found_recreated() -> None:
     doubted = partition_view(None, None, topic_id=None)
     feed = feed_with({tp(0): doubted}, last_run_topic_ids={TopicName("t"): TopicId("id-1")})

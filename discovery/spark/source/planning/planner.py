@@ -325,7 +325,7 @@ class Planner:
             earliest |= self.cuts.known_starts()
         least, most = self.options.min_partitions, self.options.max_records_per_partition
         with without_collection():
-            ranges = ranges_between(first, last, earliest, view.partitions)
+            ranges = ranges_between(first, last, earliest, view.partitions, self.state.guard.topic_ids)
             return pack(ranges, partitions=len(last), min_partitions=least, max_records=most)
 
     def _next_end(self, start: Mapping[str, Any], max_rows: int | None) -> Mapping[str, Any]:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 from math import ceil
+from types import MappingProxyType
 
-from discovery.core.model import BrokerId, TopicPartition
+from discovery.core.model import BrokerId, TopicId, TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.spark.fetch import FetchRange
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST
@@ -175,8 +176,11 @@ def ranges_between(
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     partitions: Mapping[TopicPartition, PartitionView],
+    topic_ids: Mapping[TopicPartition, TopicId] = MappingProxyType({}),
 ) -> list[FetchRange]:
     """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
+
+    A range names the id in `topic_ids`, under which its end was planned: the present one may be another topic's.
 
     Where even that is unknown (a replay while its leader is dead) the range says EARLIEST and the task resolves it.
     A start of LATEST was not a number then: it gives nothing, and neither does an end below its start.
@@ -188,7 +192,7 @@ def ranges_between(
             topic_partition=tp,
             start_offset=begin,
             end_offset=until,
-            topic_id=known.topic_id if (known := partitions.get(tp)) else None,
+            topic_id=topic_ids.get(tp, known.topic_id if (known := partitions.get(tp)) else None),
             leader=known.leader_id if known else None,
             leader_address=known.leader if known else None,
             answer_seconds=known.answer_seconds if known else 0.0,
