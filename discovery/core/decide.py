@@ -414,20 +414,25 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         brokers=brokers,
         topics=merged.topics,
         tombstones=merged.tombstones,
-        confirmed_wall=old.confirmed_wall if old else 0.0,
+        confirmed_wall=turn.wall,
     )
     _learn(turn, brokers)
-    returned = [topic.name for topic in answer.topics if topic.name in turn.state.absences]
+    before_this = old.topics.keys() | old.tombstones.keys() if old else set[TopicName]()
+    returned = [t.name for t in answer.topics if t.name in turn.state.absences or (old and t.name in old.tombstones)]
     if old is not None and turn.state.confirmed_at is None:
         # A saved view: its topics may have been recreated while nobody looked.
         returned += [t.name for t in answer.topics if t.name in old.topics and t.name not in turn.state.topic_ids]
+    first_seen = [t for t in without_id(content, turn.state.topic_ids) if t not in before_this]
+    doubts = suspicion.settled(turn.state.suspicions, now=turn.now)
+    doubts = suspicion.raised(doubts, first_seen, now=turn.now, first=True)
     turn.state = replace(
         turn.state,
         confirmed_at=turn.now,
+        confirmed_client=turn.state.client,
         metadata_failures=0,
         complaint="",
         absences=merged.absences,
-        suspicions=suspicion.raised(suspicion.settled(turn.state.suspicions, now=turn.now), returned, now=turn.now),
+        suspicions=suspicion.raised(doubts, returned, now=turn.now),
     )
     _serve(turn, old, content)
 
@@ -462,12 +467,11 @@ def _retire(turn: _Turn, gone: set[BrokerAddress], *, kept: set[BrokerAddress]) 
 
 
 def _serve(turn: _Turn, old: Snapshot | None, content: Snapshot) -> None:
-    """Serve the new content if anything changed; else only note that it was confirmed."""
-    if content == old:
-        assert old is not None  # noqa: S101 - equal to the content
-        turn.state = replace(turn.state, snapshot=replace(old, confirmed_wall=turn.wall))
+    """Serve the new content if anything but the time of its confirmation changed; else only note that."""
+    if old is not None and replace(content, confirmed_wall=old.confirmed_wall) == old:
+        turn.state = replace(turn.state, snapshot=content)
         return
-    new = replace(content, generation=Generation(content.generation + 1), confirmed_wall=turn.wall)
+    new = replace(content, generation=Generation(content.generation + 1))
     held = old.topics if old else {}
     led_before = turn.state.leading
     turn.state = replace(
@@ -533,11 +537,15 @@ def _on_topic_ids(turn: _Turn, answer: TopicIdsAnswer) -> None:
         without_id=lacking,
         suspicions=suspicion.answered(state.suspicions, answer),
     )
-    held = state.snapshot.topics if state.snapshot else {}
-    first = {t: replace(held[t], topic_id=i) for t, i in answer.topic_ids.items() if t in held and not held[t].topic_id}
-    if state.snapshot is not None and first:
+    if state.snapshot is None or state.client != state.confirmed_client:
+        return  # who speaks through this client is not proved yet
+    held = state.snapshot.topics
+    named = {t: replace(held[t], topic_id=i) for t, i in answer.topic_ids.items() if t in held and not held[t].topic_id}
+    first_ids = {**answer.topic_ids, **state.first_ids}
+    turn.state = replace(turn.state, first_ids=first_ids, suspicions=suspicion.named(turn.state.suspicions, named))
+    if named:
         # Not only with the next metadata: a topic may be recreated before, and only its first id shows that.
-        _serve(turn, state.snapshot, replace(state.snapshot, topics={**held, **first}))
+        _serve(turn, state.snapshot, replace(state.snapshot, topics={**held, **named}))
 
 
 def _on_offsets(turn: _Turn, answer: OffsetsAnswer) -> None:

@@ -90,12 +90,16 @@ class State:
     snapshot: Snapshot | None = None
     confirmed_at: float | None = None
     """When a trusted metadata answer last confirmed the snapshot in this run."""
+    confirmed_client: int | None = None
+    """Through which client that was."""
     claim: ShrinkClaim | None = None
     dropped: tuple[tuple[float, int], ...] = ()
     """(when, how many) brokers were dropped lately, so that many small steps do not pass the brake."""
     absences: Mapping[TopicName, Absence] = field(default_factory=dict)
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
     """The newest ids answered; metadata answers carry none."""
+    first_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
+    """The first ids answered through a client that was proved: what was read before had these."""
     without_id: frozenset[TopicName] = frozenset()
     """Topics of the snapshot whose id nobody has answered."""
     suspicions: Suspicions = field(default_factory=dict)

@@ -3,10 +3,11 @@
 Three signs cost nothing: a topic that an answer missed is named again, an end or a leader epoch went back, and a topic
 is known from a saved view that nobody has confirmed yet. Then the id is asked for at once, and until it is answered the
 topic's offsets are shown to nobody: the new topic's would be taken for the old one's, so that its first records were
-skipped.
+skipped. A topic that is seen for the first time waits for its id, too, if not as long: what is read of it before could
+not be distinguished from another one's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from discovery.core.answers import OffsetsAnswer, TopicIdsAnswer
@@ -15,6 +16,8 @@ from discovery.core.offsets import OffsetBook
 
 _PATIENCE_SECONDS = 10.0
 """An id that nobody answers (no right to describe) is unknown, and unknown is never a blocker for ever."""
+_FIRST_SECONDS = 1.0
+"""How long a topic waits for its first id: three questions, should brokers lag behind its creation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,7 @@ class Suspicion:
 
     since: float
     id_answered: bool = False
+    at_first_sight: bool = False
 
 
 Suspicions = Mapping[TopicName, Suspicion]
@@ -48,13 +52,23 @@ def _is_less(now: PartitionOffsets, before: PartitionOffsets) -> bool:
     return any(new is not None and old is not None and new < old for new, old in pairs)
 
 
-def raised(suspicions: Suspicions, topics: Iterable[TopicName], *, now: float) -> Suspicions:
-    """Return the suspicions with these topics; one that was answered already begins again.
+def raised(suspicions: Suspicions, topics: Iterable[TopicName], *, now: float, first: bool = False) -> Suspicions:
+    """Return the suspicions with these topics; one that was answered already, or was of a first sight, begins again.
+
+    Args:
+        suspicions: So far.
+        topics: Those in question.
+        now: Monotonic seconds.
+        first: They are seen for the first time.
 
     Runs: anywhere (pure).
     """
-    fresh = {t: Suspicion(since=now) for t in topics if t not in suspicions or suspicions[t].id_answered}
+    fresh = {t: Suspicion(since=now, at_first_sight=first) for t in topics if _is_over(suspicions.get(t))}
     return {**suspicions, **fresh} if fresh else suspicions
+
+
+def _is_over(known: Suspicion | None) -> bool:
+    return known is None or known.id_answered or known.at_first_sight
 
 
 def answered(suspicions: Suspicions, answer: TopicIdsAnswer) -> Suspicions:
@@ -73,4 +87,16 @@ def settled(suspicions: Suspicions, *, now: float) -> Suspicions:
 
     Runs: anywhere (pure).
     """
-    return {t: s for t, s in suspicions.items() if not s.id_answered and now - s.since < _PATIENCE_SECONDS}
+    return {t: s for t, s in suspicions.items() if not s.id_answered and now - s.since < _patience_seconds(s)}
+
+
+def _patience_seconds(one: Suspicion) -> float:
+    return _FIRST_SECONDS if one.at_first_sight else _PATIENCE_SECONDS
+
+
+def named(suspicions: Suspicions, topics: Container[TopicName]) -> Suspicions:
+    """Return what is left once these topics were given the id that was answered: there is none it could differ from.
+
+    Runs: anywhere (pure).
+    """
+    return {t: s for t, s in suspicions.items() if t not in topics or not s.id_answered}

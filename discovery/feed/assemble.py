@@ -12,7 +12,6 @@ from discovery.core.model import (
     PartitionMetadata,
     PartitionOffsets,
     Snapshot,
-    TopicId,
     TopicMetadata,
     TopicName,
     TopicPartition,
@@ -41,7 +40,6 @@ class Assembler:
     _partitions: Mapping[TopicPartition, PartitionView] = field(default_factory=lambda: MappingProxyType({}))
     """Replaced, never changed; the same object while nothing in it changes."""
     _metadata: dict[TopicPartition, tuple[TopicMetadata, PartitionMetadata]] = field(default_factory=dict)
-    _first_ids: Mapping[TopicName, TopicId] = field(default_factory=lambda: MappingProxyType({}))
     _version: int = 0
 
     def assemble(self, decision: Decision, *, mono_to_wall: float) -> FeedView:
@@ -56,7 +54,6 @@ class Assembler:
         if shape != self._shape:
             self._shape = shape
             self._metadata = dict(self._followed(state))
-            self._note_ids(state)
             touched = list(self._metadata)
             before, made = self._partitions, dict[TopicPartition, PartitionView]()
             changed = True
@@ -77,12 +74,6 @@ class Assembler:
             self._partitions = MappingProxyType(made)
         self._version += 1
         return self._view(state, decision.sentence, mono_to_wall)
-
-    def _note_ids(self, state: State) -> None:
-        topics = state.snapshot.topics.values() if state.snapshot else ()
-        known = {t.name: t.topic_id for t in topics if t.topic_id is not None and t.name not in state.suspicions}
-        if known.keys() - self._first_ids.keys():
-            self._first_ids = MappingProxyType({**known, **self._first_ids})
 
     @staticmethod
     def _shape_of(state: State) -> _Shape:
@@ -152,7 +143,7 @@ class Assembler:
             missing_topics=missing if state.confirmed_at is not None else (),
             addresses=MappingProxyType(_reports(state, mono_to_wall)),
             answered=MappingProxyType(state.agenda.newest),
-            first_topic_ids=self._first_ids,
+            first_topic_ids=MappingProxyType(state.first_ids),
             left_cluster=state.left.cluster_id if state.left else None,
             sentence=sentence,
             fatal=state.fatal,

@@ -34,8 +34,8 @@ __all__ = [
     "verdicts",
 ]
 
-ID_ASKED = "its topic may have been recreated: its id is being asked"
-"""Parked for this, for 10 s at most, is every partition of a saved view at a restart."""
+ID_ASKED = "its topic's id is being asked"
+"""Parked for this is every partition of a new topic, for a second at most, and of a saved view at a restart, for 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,22 +25,23 @@ class Heaps:
         for title, pids in processes.items():
             if title.endswith("JVM"):
                 live = jvm_live_mib(pids)
-                found |= {} if live is None else {f"{title}: live heap, MiB": live}
+                found |= {} if live is None else {f"{title}: live heap and metaspace, MiB": live}
             else:
                 heap = python_heap(pids, self._folder)
                 found |= {f"{title}: blocks of Python, thousands": heap.blocks / 1000}
                 found |= {f"{title}: C heap in use, MiB": heap.native_mib}
+                found |= {f"{title}: processes that did not answer": heap.silent}
                 self._types.setdefault(title, []).append(heap.types)
         self._series.add(seconds, found)
 
     def document(self) -> dict[str, Any]:
         """Return the slopes, and of which types there are more objects than after the first quarter, by process."""
-        more = {}
+        every = {}
         for title, seen in self._types.items():
             first, last = seen[len(seen) // 4], seen[-1]
-            grown = {name: last[name] - first[name] for name in first.keys() & last.keys() if last[name] > first[name]}
-            more[title] = dict(sorted(grown.items(), key=lambda item: -item[1])[:_MOST_GROWN])
-        return {"heaps": self._series.slopes(), "more_objects": more}
+            grown = {name: more for name, count in last.items() if (more := count - first.get(name, 0)) > 0}
+            every[title] = dict(sorted(grown.items(), key=lambda item: -item[1])[:_MOST_GROWN])
+        return {"heaps": self._series.slopes(), "more_objects": every}
 
 
 def lines_of(result: Mapping[str, Any]) -> list[str]:

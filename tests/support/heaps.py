@@ -15,8 +15,8 @@ from typing import Any
 
 _PROBE = Path(__file__).parent / "heap_probe"
 _ANSWER_SECONDS = 10.0
-_IN_USE = ("S0U", "S1U", "EU", "OU", "MU")
-"""Columns of `jstat -gc`, in KiB: what the survivor spaces, eden, the old generation and the metaspace hold."""
+_KEPT = ("OU", "MU")
+"""Columns of `jstat -gc`, in KiB: old generation, into which a full collection moves all, and metaspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,9 @@ class PythonHeap:
     native_mib: float
     """In use of the C library's heap, which holds large objects and those of C libraries."""
     types: Mapping[str, int]
-    """How many objects there are that the collector knows, by type: the most frequent ones."""
+    """How many objects there are that the collector knows, by type."""
+    silent: int
+    """How many of them live and did not answer."""
 
 
 @contextmanager
@@ -47,16 +49,18 @@ def armed(folder: Path) -> Iterator[None]:
 
 
 def python_heap(pids: Iterable[int], folder: Path) -> PythonHeap:
-    """Ask these processes; those that cannot answer, or end meanwhile, count nothing.
+    """Ask these processes; those that end meanwhile count nothing.
 
     Runs: blocks <= 10 s for each.
     """
-    said = [found for pid in pids if (found := _ask(pid, folder)) is not None]
+    asked = {pid: _ask(pid, folder) for pid in pids}
+    silent = sum(found is None and Path(f"/proc/{pid}").exists() for pid, found in asked.items())
+    said = [found for found in asked.values() if found is not None]
     types: Counter[str] = Counter()
     for one in said:
         types.update(one["types"])
     native = sum(one["native_bytes"] for one in said) / (1 << 20)
-    return PythonHeap(blocks=sum(one["blocks"] for one in said), native_mib=native, types=types)
+    return PythonHeap(blocks=sum(one["blocks"] for one in said), native_mib=native, types=types, silent=silent)
 
 
 def jvm_live_mib(pids: Iterable[int]) -> float | None:
@@ -91,12 +95,14 @@ def _ask(pid: int, folder: Path) -> dict[str, Any] | None:
 
 def _live_mib(pid: int) -> float:
     def run(*command: str) -> str:
-        done = subprocess.run([*command], capture_output=True, text=True, check=False, timeout=30)
-        return done.stdout
+        try:
+            return subprocess.run([*command], capture_output=True, text=True, check=False, timeout=30).stdout
+        except subprocess.TimeoutExpired:
+            return ""
 
     run("jcmd", str(pid), "GC.run")
     lines = run("jstat", "-gc", str(pid)).splitlines()
     if len(lines) < 2:  # a line of titles, one of values; or it has ended
         return 0.0
     columns = dict(zip(lines[0].split(), lines[1].split(), strict=False))
-    return sum(float(columns.get(name, 0)) for name in _IN_USE) / 1024
+    return sum(float(columns.get(name, 0)) for name in _KEPT) / 1024

@@ -28,7 +28,8 @@ class Clock:
         """Write an interpreter with this clock, as `PYSPARK_PYTHON` names one, into a folder of its own."""
         folder.mkdir()
         starts = f"import sys; sys.path.append({str(_ROOT)!r})", "from tests.chaos.joint import clock"
-        (folder / "sitecustomize.py").write_text("\n".join([*starts, f"clock.follow({str(self._file)!r})"]))
+        asked = "import tests.support.heap_probe.sitecustomize"  # Python imports one module of this name
+        (folder / "sitecustomize.py").write_text("\n".join([*starts, f"clock.follow({str(self._file)!r})", asked]))
         script = folder / "python"
         script.write_text(f'#!/bin/sh\nPYTHONPATH={folder}:$PYTHONPATH exec {sys.executable} "$@"\n')
         script.chmod(0o755)

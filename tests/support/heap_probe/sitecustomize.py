@@ -1,5 +1,6 @@
 """Lets a process say on SIGUSR2 what its heaps hold. Imported by every Python whose PYTHONPATH names this folder."""
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -10,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 
 _FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-_TYPES = 60
 
 
 class _Mallinfo(ctypes.Structure):
@@ -20,6 +20,12 @@ class _Mallinfo(ctypes.Structure):
 
 
 def _say(*_: object) -> None:
+    # An error would be raised in whatever the process was doing.
+    with contextlib.suppress(Exception):
+        _write()
+
+
+def _write() -> None:
     gc.collect()
     types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     mallinfo = ctypes.CDLL(None).mallinfo2
@@ -28,7 +34,7 @@ def _say(*_: object) -> None:
     said = {
         "blocks": sys.getallocatedblocks(),
         "native_bytes": native.uordblks + native.hblkhd,
-        "types": dict(types.most_common(_TYPES)),
+        "types": dict(types),
     }
     file = Path(os.environ["HEAP_FOLDER"], f"{os.getpid()}.json")
     file.with_suffix(".part").write_text(json.dumps(said))

@@ -485,15 +485,38 @@ def test_given_another_list_before_anything_is_known_when_taken_then_the_old_one
     assert tuple(state.addresses) == (address(2), address(3))
 
 
-def test_given_a_first_id_when_its_topic_is_recreated_before_the_next_metadata_then_it_is_noticed() -> None:
-    state = settled(1, topic())
-    named = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("a")}, asked_at=0.5), now=1).state
-    assert snapshot_of(named).topics[TopicName("t")].topic_id == "a"
-    away = run(named, answer(1, topics=()), now=1.1).state
-    back = run(away, answer(1, topics=(topic(),)), now=1.2).state
-    answered = run(back, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("b")}, asked_at=1.3), now=1.4).state
-    recreated = run(answered, answer(1, topics=(topic(),)), now=1.5)
-    assert EventKind.TOPIC_RECREATED in kinds(recreated)
+def test_given_a_new_topic_when_its_id_is_answered_then_it_is_shown_and_a_later_one_noticed() -> None:
+    name = TopicName("t")
+    state = run(settled(1), answer(1, topics=(topic(),)), now=1).state
+    assert name in state.suspicions
+    named = run(state, TopicIdsAnswer(topic_ids={name: TopicId("a")}, asked_at=1), now=1.1).state
+    assert not named.suspicions
+    assert (snapshot_of(named).topics[name].topic_id, snapshot_of(named).confirmed_wall) == ("a", 1_001.0)
+    away = run(named, answer(1, topics=()), now=1.2).state
+    back = run(away, answer(1, topics=(topic(),)), now=1.3).state
+    answered = run(back, TopicIdsAnswer(topic_ids={name: TopicId("b")}, asked_at=1.3), now=1.4).state
+    assert EventKind.TOPIC_RECREATED in kinds(run(answered, answer(1, topics=(topic(),)), now=1.5))
+
+
+def test_given_a_new_topic_whose_id_nobody_answers_when_a_second_passed_then_it_is_shown() -> None:
+    state = run(settled(1), answer(1, topics=(topic(),)), now=1).state
+    assert run(state, answer(1, topics=(topic(),)), now=1.9).state.suspicions
+    assert not run(state, answer(1, topics=(topic(),)), now=2).state.suspicions
+
+
+def test_given_a_first_id_through_a_client_that_is_not_proved_when_answered_then_it_is_not_shown() -> None:
+    state = run(settled(1), answer(1, topics=(topic(),)), now=1).state
+    stuck = run(state, StuckCall(name="metadata #1", seconds=9.0), now=1).state
+    seen = TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("x")}, asked_at=1)
+    assert snapshot_of(run(stuck, seen, now=1.1).state).topics[TopicName("t")].topic_id is None
+
+
+def test_given_a_topic_that_returns_from_its_tombstone_when_named_then_its_id_is_asked_first() -> None:
+    state = settled(1, topic(topic_id="a"))
+    for now in (1.0, 2.0, 3.0, 40.0):
+        state = run(state, answer(1, topics=(), complete=True), now=now).state
+    assert TopicName("t") in snapshot_of(state).tombstones
+    assert TopicName("t") in run(state, answer(1, topics=(topic(),)), now=41).state.suspicions
 
 
 def test_given_a_saved_view_when_first_confirmed_then_its_topics_are_suspected_until_their_ids_are_known() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from discovery.core.errors import DataLossError, StateError
-from discovery.core.model import Generation, TopicId, TopicName
+from discovery.core.model import Generation, TopicId, TopicName, TopicPartition
 from discovery.feed.base import PartitionView
 from discovery.spark.source.planning.planner import Planner
 from discovery.store.topic_ids import TopicIdStore
@@ -239,6 +239,33 @@ def test_given_a_topic_recreated_between_plan_and_tasks_when_made_then_they_name
     feed.show(view_of(again, version=2, generation=Generation(2)))
     ((range_,),) = plan.tasks(start, end)[0]
     assert (range_.end_offset, range_.topic_id) == (10, TopicId("id-1"))
+
+
+def test_given_a_topic_recreated_between_begin_and_first_plan_when_planned_then_it_is_found() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10, topic_id=TopicId("id-1"))})
+    plan = planner(feed, startingOffsets="earliest")
+    start = plan.initial_offsets()
+    again = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}
+    feed.show(view_of(again, version=2, generation=Generation(2)))
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(start, None)
+
+
+def test_given_a_new_topic_read_before_its_id_was_reported_when_it_is_recreated_then_it_is_found() -> None:
+    known = partition_view(0, 10)
+    feed = feed_with({tp(0): known})
+    plan = planner(feed)
+    start = {"t": {"0": 10}}
+    plan.latest_offsets(start, None)
+    new = TopicPartition(TopicName("u"), 0)
+    feed.show(view_of({tp(0): known, new: partition_view(0, 50, topic_id=None)}, version=2, generation=Generation(2)))
+    end = plan.latest_offsets(start, None)
+    assert end == {"t": {"0": 10}, "u": {"0": 50}}
+    again = {tp(0): known, new: partition_view(0, 80, topic_id=TopicId("id-2"))}
+    first = {new.topic: TopicId("id-1")}
+    feed.show(view_of(again, version=3, generation=Generation(3), first_topic_ids=first))
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(end, None)
 
 
 def test_given_a_suspected_recreation_when_its_new_id_is_reported_later_then_it_is_found_recreated() -> None:

@@ -58,7 +58,7 @@ class LossGuard:
         ids, without_id = dict(self.topic_ids), set(self.without_id)
         for tp, partition in view.partitions.items():
             if partition.topic_id is None:
-                if tp in start and tp not in ids and tp.topic not in view.first_topic_ids:
+                if tp not in ids and tp.topic not in view.first_topic_ids:
                     without_id.add(tp.topic)
             elif tp in start:
                 ids.setdefault(tp, partition.topic_id)

@@ -85,6 +85,8 @@ class Planner:
         self._one_batch = False
         self._first: OffsetsJson | None = None
         self._begins: OffsetsJson = {}
+        self._begun: FeedView | None = None
+        """What Kafka had when this run was asked where a new query begins; None: it was not."""
         self._stood: Mapping[str, Any] | None = None
         self._asked: tuple[Any, ...] | None = None
         self._answered: OffsetsJson = {}
@@ -127,6 +129,7 @@ class Planner:
         """
         if self._first is None:
             self._begins, self._first = begin(self.feed, self.options, self._patience)
+            self._begun = self.feed.view()
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
@@ -375,8 +378,10 @@ class Planner:
         """Plan what does not go back now; a fresh view knows the others again, and they are no new partitions."""
         if not self._resumed:
             self._resumed = True
-            if self._first is None:
+            if self._begun is None:
                 self._resume(start, view)
+            else:
+                self._keep(self.state.guard.learn(start, self._begun))
         self._keep(self.state.guard.at(start))
         cut_ends, judged = self.cuts.gone_back() if self.cuts is not None else {}, None
         self._confirmation.note(cut_ends, self._clock.monotonic())

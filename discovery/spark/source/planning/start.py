@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from discovery.core.errors import ConfigError, DataLossError
 from discovery.core.model import LoopState, TopicPartition, Verdict
-from discovery.feed.base import FeedView, Interest, PartitionView, verdicts
+from discovery.feed.base import ID_ASKED, FeedView, Interest, PartitionView, verdicts
 from discovery.spark.source.planning.bounds import STARTING, mismatch
 from discovery.spark.source.planning.offsets import EARLIEST, LATEST, Offsets
 
@@ -55,14 +55,14 @@ def is_usable(view: FeedView, interest: Interest) -> bool:
 
 
 def is_settled(view: FeedView, interest: Interest) -> bool:
-    """Tell whether every partition that may still answer has said where it begins and ends.
+    """Tell whether every partition that may still answer has said where it begins and ends, and its topic's id.
 
     Leaderless ones will not, nor will those whose leader has a bad verdict.
 
     Runs: anywhere (pure).
     """
     return all(
-        p.start_offset is not None and p.end_offset(interest.isolation) is not None
+        p.start_offset is not None and p.end_offset(interest.isolation) is not None and p.parked_reason != ID_ASKED
         for p in view.partitions.values()
         if _may_answer(p, view)
     )
