@@ -34,11 +34,12 @@ class PythonHeap:
 
 
 @contextmanager
-def armed(folder: Path) -> Iterator[None]:
-    """Have every Python process that is started meanwhile say what it holds when it is asked."""
-    before = {name: os.environ.get(name) for name in ("HEAP_FOLDER", "PYTHONPATH")}
-    os.environ["HEAP_FOLDER"] = str(folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_PROBE), before["PYTHONPATH"])))
+def armed(folder: Path, **more: str) -> Iterator[None]:
+    """Have every Python process that is started meanwhile say what it holds when asked, `more` in its environment."""
+    path = os.pathsep.join(filter(None, (str(_PROBE), os.environ.get("PYTHONPATH"))))
+    wanted = {"HEAP_FOLDER": str(folder), "PYTHONPATH": path, **more}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ |= wanted
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.heaps import Heaps, lines_of
+from tests.chaos.heaps import FEW_EVENTS, Heaps, lines_of
 from tests.chaos.joint.rounds import staged
 from tests.chaos.joint.scene import EXECUTOR, Scene
 from tests.chaos.seeds import drawn
@@ -43,7 +43,11 @@ def soak(minutes: float, seed: int) -> Result:
     """Run for so long, or until a promise does not hold; return what each round took, and what grew."""
     draw, series, rounds = random.Random(seed), Series(), list[Result]()
     broken = ""
-    with tempfile.TemporaryDirectory(prefix="heaps-") as folder, armed(Path(folder)), staged("soak") as stage:
+    with (
+        tempfile.TemporaryDirectory(prefix="heaps-") as folder,
+        armed(Path(folder), **FEW_EVENTS),
+        staged("soak") as stage,
+    ):
         heaps, began = Heaps(Path(folder)), time.monotonic()
         while not broken and time.monotonic() - began < minutes * 60:
             plan = drawn(draw.randrange(1 << 30), FAULTS, least=1, most=3)

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.heaps import Heaps, lines_of
+from tests.chaos.heaps import FEW_EVENTS, Heaps, lines_of
 from tests.chaos.slope import Series, growing, grows, table
 from tests.support.fakes.mock_cluster import MockCluster
 from tests.support.family import descriptors, resident_mib, threads
@@ -97,7 +97,7 @@ def soak(minutes: float, seed: int) -> Result:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         world = World(stack.enter_context(MockCluster(BROKERS)), random.Random(seed))
         world.make_topics()
-        with armed(folder):
+        with armed(folder, **FEW_EVENTS):
             service = stack.enter_context(serving(world.kafka.bootstrap_servers, folder))
         stack.enter_context(_following(service))
         faults = (
