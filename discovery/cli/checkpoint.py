@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from discovery.core.errors import ConfigError, KafkaUnreachableError, StateError
 from discovery.core.interest import CUT_LEDGER_TOPIC
 from discovery.core.model import parse_bootstrap_servers
 from discovery.core.policy import Policy
-from discovery.feed.base import FeedView, Interest
+from discovery.feed.base import ID_ASKED, FeedView, Interest
 from discovery.spark.checkpoint import adopt as amend
 from discovery.spark.checkpoint.ledger_options import Bootstrap, Folder, Kind, Place, Topic, client_options
 from discovery.spark.checkpoint.read import Checkpoint, Finding, Severity, Writer, read_checkpoint
@@ -26,6 +27,8 @@ app = typer.Typer(no_args_is_help=True, help=__doc__)
 app.command()(amend.adopt)
 app.command()(amend.cut)
 _TELL_SECONDS = 10.0
+_IDS_SECONDS = 1.5
+"""How long topics may wait for their ids, which are asked beside what a refresh asks."""
 
 SourceId = Annotated[
     list[str] | None, typer.Option("--source-id", help="The sourceId, to look at its cuts; once for each source.")
@@ -148,9 +151,14 @@ def _ask(kafka: _Kafka, checkpoint: Checkpoint) -> FeedView | None:
     )
     feed.start()
     try:
-        return feed.refresh(kafka.timeout_seconds)
+        view = feed.refresh(kafka.timeout_seconds)
+        until = time.monotonic() + _IDS_SECONDS
+        while any(p.parked_reason == ID_ASKED for p in view.partitions.values()) and time.monotonic() < until:
+            view = feed.wait(view.version, _IDS_SECONDS)
     except KafkaUnreachableError as error:
         raise KafkaUnreachableError(f"--bootstrap: within {kafka.timeout_seconds:g} s {error}") from error
+    else:
+        return view
     finally:
         feed.stop()
 

@@ -159,6 +159,7 @@ def decide(
     for answer in answers:
         _take(turn, answer)
     _note_silence(turn)
+    turn.state = replace(turn.state, suspicions=suspicion.expired(turn.state.suspicions, now=now))
     _outvote(turn)
     _settle_pin(turn)
     if turn.state.pin is not None and not turn.state.client and turn.state.living:
@@ -293,9 +294,9 @@ def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) 
 
 
 def _distrust_offsets(turn: _Turn) -> None:
-    """Forget all offsets: nobody knows since when the wrong cluster has been answering, this batch included."""
+    """Forget offsets and ids: nobody knows since when the wrong cluster has been answering, this batch included."""
     turn.distrusted = True
-    turn.state = replace(turn.state, offsets=turn.state.offsets.emptied())
+    turn.state = replace(turn.state, offsets=turn.state.offsets.emptied(), topic_ids={})
 
 
 def _learn(turn: _Turn, brokers: Iterable[Broker]) -> None:
@@ -417,14 +418,15 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         confirmed_wall=turn.wall,
     )
     _learn(turn, brokers)
-    before_this = old.topics.keys() | old.tombstones.keys() if old else set[TopicName]()
-    returned = [t.name for t in answer.topics if t.name in turn.state.absences or (old and t.name in old.tombstones)]
+    named = [topic.name for topic in answer.topics]
+    known = {**{t: tomb.topic for t, tomb in old.tombstones.items()}, **old.topics} if old else {}
+    returned = {t for t in named if t in turn.state.absences or (old is not None and t in old.tombstones)}
     if old is not None and turn.state.confirmed_at is None:
         # A saved view: its topics may have been recreated while nobody looked.
-        returned += [t.name for t in answer.topics if t.name in old.topics and t.name not in turn.state.topic_ids]
-    first_seen = [t for t in without_id(content, turn.state.topic_ids) if t not in before_this]
-    doubts = suspicion.settled(turn.state.suspicions, now=turn.now)
-    doubts = suspicion.raised(doubts, first_seen, now=turn.now, first=True)
+        returned |= {t for t in named if t in old.topics and t not in turn.state.topic_ids}
+    # Without an id that a new one could differ from, a topic is as good as new.
+    new = {t for t in without_id(content, turn.state.topic_ids) if t not in known or t in returned}
+    doubts = suspicion.raised(suspicion.settled(turn.state.suspicions), new, now=turn.now, first=True)
     turn.state = replace(
         turn.state,
         confirmed_at=turn.now,
@@ -432,7 +434,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
         metadata_failures=0,
         complaint="",
         absences=merged.absences,
-        suspicions=suspicion.raised(doubts, returned, now=turn.now),
+        suspicions=suspicion.raised(doubts, returned - new, now=turn.now),
     )
     _serve(turn, old, content)
 

@@ -16,8 +16,8 @@ from discovery.core.offsets import OffsetBook
 
 _PATIENCE_SECONDS = 10.0
 """An id that nobody answers (no right to describe) is unknown, and unknown is never a blocker for ever."""
-_FIRST_SECONDS = 1.0
-"""How long a topic waits for its first id: three questions, should brokers lag behind its creation."""
+_FIRST_SECONDS = 0.8
+"""How long a topic waits for its first id, should brokers lag behind its creation; less than a start waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,21 @@ def answered(suspicions: Suspicions, answer: TopicIdsAnswer) -> Suspicions:
     }
 
 
-def settled(suspicions: Suspicions, *, now: float) -> Suspicions:
+def settled(suspicions: Suspicions) -> Suspicions:
     """Return what is left once metadata was merged with the ids answered.
 
     Runs: anywhere (pure).
     """
-    return {t: s for t, s in suspicions.items() if not s.id_answered and now - s.since < _patience_seconds(s)}
+    return {t: s for t, s in suspicions.items() if not s.id_answered}
+
+
+def expired(suspicions: Suspicions, *, now: float) -> Suspicions:
+    """Return what is left, the same object if all is, of what waits for an id that nobody answers.
+
+    Runs: anywhere (pure).
+    """
+    over = {t for t, s in suspicions.items() if not s.id_answered and now - s.since >= _patience_seconds(s)}
+    return {t: s for t, s in suspicions.items() if t not in over} if over else suspicions
 
 
 def _patience_seconds(one: Suspicion) -> float:

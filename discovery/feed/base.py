@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ID_ASKED = "its topic's id is being asked"
-"""Parked for this is every partition of a new topic, for a second at most, and of a saved view at a restart, for 10."""
+"""Parked for this is every partition of a new topic, for 0.8 s at most, and of a saved view at a restart, for 10 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,7 @@ def _unknown(tp: TopicPartition, view: FeedView) -> str | None:
         return "Kafka does not name it"
     if known.start_offset is None or known.high_watermark is None:
         return known.parked_reason or "its leader did not report its offsets"
-    return None
+    return known.parked_reason
 
 
 def _unborn(checkpoint: Checkpoint, reader: Writer) -> list[Finding]:

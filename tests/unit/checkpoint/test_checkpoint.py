@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from discovery.cli.app import app
 from discovery.core.errors import ConfigError, DiscoveryError, KafkaUnreachableError, StateError
 from discovery.core.model import TopicPartition
-from discovery.feed.base import PartitionView
+from discovery.feed.base import ID_ASKED, PartitionView
 from discovery.spark.checkpoint.read import Severity, Writer, read_checkpoint
 from discovery.spark.checkpoint.verify import judge
 from discovery.spark.source.cuts.ledger import Incarnation
@@ -127,6 +127,7 @@ def test_given_records_lost_from_a_batch_that_will_be_replayed_when_judged_then_
     [
         {tp(0): partition_view(0, 40)},
         {tp(0): partition_view(0, 40), tp(1): partition_view(None, None, leader=None)},
+        {tp(0): partition_view(0, 40), tp(1): partition_view(9, 40, topic_id=None, parked_reason=ID_ASKED)},
     ],
 )
 def test_given_a_partition_that_kafka_says_nothing_of_when_judged_then_it_is_not_called_sound(

@@ -498,10 +498,30 @@ def test_given_a_new_topic_when_its_id_is_answered_then_it_is_shown_and_a_later_
     assert EventKind.TOPIC_RECREATED in kinds(run(answered, answer(1, topics=(topic(),)), now=1.5))
 
 
-def test_given_a_new_topic_whose_id_nobody_answers_when_a_second_passed_then_it_is_shown() -> None:
+def test_given_a_new_topic_whose_id_nobody_answers_when_0_8_seconds_passed_then_it_is_shown() -> None:
     state = run(settled(1), answer(1, topics=(topic(),)), now=1).state
-    assert run(state, answer(1, topics=(topic(),)), now=1.9).state.suspicions
-    assert not run(state, answer(1, topics=(topic(),)), now=2).state.suspicions
+    assert run(state, now=1.7).state.suspicions
+    assert not run(state, now=1.8).state.suspicions, "whether metadata comes or not"
+
+
+def test_given_a_topic_without_an_id_that_a_new_one_could_differ_from_when_doubted_then_it_waits_as_a_new_one() -> None:
+    saved = run(initial_state([address(1)], snapshot=snapshot_of(settled(1, topic()))), alive(1, 1)).state
+    gone = settled(1, topic())
+    for now in (1.0, 2.0, 3.0, 40.0):
+        gone = run(gone, answer(1, topics=(), complete=True), now=now).state
+    away = run(settled(1, topic()), answer(1, topics=(), complete=True), now=40).state
+    for state in (saved, gone, away):
+        (doubt,) = run(state, answer(1, topics=(topic(),)), now=41).state.suspicions.values()
+        assert doubt.at_first_sight
+
+
+def test_given_ids_of_another_cluster_when_it_is_found_out_then_they_are_forgotten() -> None:
+    state = run(settled(1, topic(topic_id="a")), StuckCall(name="metadata #1", seconds=9.0), now=1).state
+    state = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("x")}, asked_at=1), now=1.1).state
+    state = run(state, answer(1, topics=(topic(),), cluster=THEIRS), now=1.2).state
+    decision = run(state, answer(1, topics=(topic(),)), now=1.3)
+    assert EventKind.TOPIC_RECREATED not in kinds(decision)
+    assert snapshot_of(decision.state).topics[TopicName("t")].topic_id == "a"
 
 
 def test_given_a_first_id_through_a_client_that_is_not_proved_when_answered_then_it_is_not_shown() -> None:

@@ -5,7 +5,7 @@ import pytest
 from discovery.core.answers import OffsetsAnswer, TopicIdsAnswer
 from discovery.core.model import BrokerId, PartitionOffsets, TopicId, TopicName, TopicPartition
 from discovery.core.offsets import OffsetBook
-from discovery.core.suspicion import Suspicion, answered, raised, settled, went_back
+from discovery.core.suspicion import Suspicion, answered, expired, raised, settled, went_back
 
 T, U = TopicName("t"), TopicName("u")
 P = TopicPartition(T, 0)
@@ -36,9 +36,9 @@ def test_given_a_known_end_when_a_leader_tells_another_then_only_a_smaller_end_o
 
 def test_given_a_suspicion_when_an_id_was_asked_for_before_it_then_it_stays_until_a_later_one() -> None:
     suspicions = raised({}, [T, U], now=5)
-    early = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=4.9)), now=6)
+    early = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=4.9)))
     assert set(early) == {T, U}
-    late = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=5)), now=6)
+    late = settled(answered(suspicions, TopicIdsAnswer(topic_ids=IDS, asked_at=5)))
     assert set(late) == {U}
 
 
@@ -47,7 +47,12 @@ def test_given_a_suspicion_when_raised_again_then_it_keeps_its_time_unless_it_wa
     assert suspicions == {T: Suspicion(since=1), U: Suspicion(since=3)}
 
 
-def test_given_nobody_who_tells_the_id_when_ten_seconds_passed_then_the_suspicion_blocks_no_longer() -> None:
-    suspicions = raised({}, [T], now=0)
-    assert settled(suspicions, now=9.9)
-    assert not settled(suspicions, now=10)
+@pytest.mark.parametrize(("first", "seconds"), [(False, 10), (True, 0.8)])
+def test_given_nobody_who_answers_the_id_when_time_passed_then_the_suspicion_blocks_no_longer(
+    *, first: bool, seconds: float
+) -> None:
+    suspicions = raised({}, [T], now=0, first=first)
+    assert expired(suspicions, now=seconds - 0.1) is suspicions
+    assert not expired(suspicions, now=seconds)
+    waits_for_metadata = {T: Suspicion(since=0, id_answered=True, at_first_sight=first)}
+    assert expired(waits_for_metadata, now=seconds)

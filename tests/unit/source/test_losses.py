@@ -1,14 +1,20 @@
 """What the driver decides where records are lost or a topic is another one, over a scripted feed."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from discovery.core.errors import DataLossError, StateError
 from discovery.core.model import Generation, TopicId, TopicName, TopicPartition
 from discovery.feed.base import PartitionView
+from discovery.spark.source.planning.guard import LossGuard, judge
+from discovery.spark.source.planning.pace import Pace
 from discovery.spark.source.planning.planner import Planner
+from discovery.spark.source.planning.trigger import PlanState, plan
 from discovery.store.topic_ids import TopicIdStore
 from tests.support.fakes.feed import ScriptedFeed, partition_view, tp, view_of
 from tests.support.fakes.planner import feed_with, named_planner, planner
@@ -241,14 +247,46 @@ def test_given_a_topic_recreated_between_plan_and_tasks_when_made_then_they_name
     assert (range_.end_offset, range_.topic_id) == (10, TopicId("id-1"))
 
 
-def test_given_a_topic_recreated_between_begin_and_first_plan_when_planned_then_it_is_found() -> None:
-    feed = feed_with({tp(0): partition_view(0, 10, topic_id=TopicId("id-1"))})
-    plan = planner(feed, startingOffsets="earliest")
-    start = plan.initial_offsets()
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_given_a_topic_recreated_after_a_query_began_when_planned_then_it_is_found(starting: str) -> None:
+    feed = feed_with({tp(0): partition_view(5, 10, topic_id=TopicId("id-1"))})
+    plan = planner(feed, startingOffsets=starting)
+    start: Mapping[str, Any] = plan.initial_offsets()
+    if starting == "latest":
+        start = plan.latest_offsets(start, None)
     again = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}
     feed.show(view_of(again, version=2, generation=Generation(2)))
     with pytest.raises(DataLossError, match="was recreated"):
         plan.latest_offsets(start, None)
+
+
+def test_given_a_topic_recreated_before_anything_of_it_was_there_when_planned_then_the_new_one_is_read() -> None:
+    feed = feed_with({tp(0): partition_view(0, 0, topic_id=TopicId("id-1"))})
+    plan = planner(feed, startingOffsets="earliest")
+    start = plan.initial_offsets()
+    again = {tp(0): partition_view(0, 50, topic_id=TopicId("id-2"))}
+    feed.show(view_of(again, version=2, generation=Generation(2)))
+    assert plan.latest_offsets(start, None) == {"t": {"0": 50}}
+
+
+def test_given_ids_of_an_earlier_query_when_a_new_one_begins_at_the_end_then_they_are_replaced(tmp_path: Path) -> None:
+    store = TopicIdStore(tmp_path, "s")
+    assert store.save({tp(0): TopicId("id-old")})
+    feed = feed_with({tp(0): partition_view(0, 10, topic_id=TopicId("id-new"))})
+    first = named_planner(feed, store, startingOffsets="latest")
+    end = first.latest_offsets(first.initial_offsets(), None)
+    assert named_planner(feed, store).latest_offsets(end, None) == end
+
+
+def test_given_a_recreated_topic_that_is_held_when_planned_then_its_restart_is_not_forgotten() -> None:
+    new = {tp(0): partition_view(0, 100, topic_id=TopicId("id-2"))}
+    view = view_of(new, version=2, generation=Generation(2))
+    start, options = {tp(0): 50}, planner(feed_with(new), onTopicRecreated="restart").options
+    state = PlanState(pace=Pace(least=None, delay_seconds=0), guard=LossGuard(topic_ids={tp(0): TopicId("id-1")}))
+    for held, end in (({tp(0): "its leader is slow"}, 50), ({}, 0)):
+        guard, judged = judge(state.guard, start, view, options, now=0.0, cut_ends={}, is_fresh=True)
+        state, made = plan(replace(state, guard=guard), start, view, options, now=0.0, judged=judged, held=held)
+        assert made.end == {tp(0): end}
 
 
 def test_given_a_new_topic_read_before_its_id_was_reported_when_it_is_recreated_then_it_is_found() -> None:

@@ -79,6 +79,16 @@ class LossGuard:
         undone = {tp: former for tp, former in self.restarted.items() if start.get(tp) != former[0]}
         return replace(self, restarted=undone) if len(undone) < len(self.restarted) else self
 
+    def behind(self, start: Offsets) -> "LossGuard":
+        """Forget what a new query begins at offset 0: of another topic it misses nothing there."""
+        return replace(self, topic_ids={tp: known for tp, known in self.topic_ids.items() if start.get(tp, 0) > 0})
+
+    def undone(self, partitions: Iterable[TopicPartition]) -> "LossGuard":
+        """Take back restarts that are not planned now: they are found, and confirmed, again."""
+        former = {tp: self.restarted[tp][1] for tp in partitions if tp in self.restarted}
+        left = {tp: one for tp, one in self.restarted.items() if tp not in former}
+        return replace(self, topic_ids={**self.topic_ids, **former}, restarted=left)
+
     def kept_ids(self) -> dict[TopicPartition, TopicId]:
         """Return the ids of what the checkpoint has read, so that a restart of a failed query fails again."""
         return {**self.topic_ids, **{tp: former for tp, (_, former) in self.restarted.items()}}

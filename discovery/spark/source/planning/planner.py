@@ -85,8 +85,8 @@ class Planner:
         self._one_batch = False
         self._first: OffsetsJson | None = None
         self._begins: OffsetsJson = {}
-        self._begun: FeedView | None = None
-        """What Kafka had when this run was asked where a new query begins; None: it was not."""
+        self._begun: LossGuard | None = None
+        """Under which ids this run found where a new query begins; None: it was not asked."""
         self._stood: Mapping[str, Any] | None = None
         self._asked: tuple[Any, ...] | None = None
         self._answered: OffsetsJson = {}
@@ -129,7 +129,7 @@ class Planner:
         """
         if self._first is None:
             self._begins, self._first = begin(self.feed, self.options, self._patience)
-            self._begun = self.feed.view()
+            self._begun = LossGuard().learn(self._parse(self._begins), self.feed.view())
         if self.cuts is not None:
             self.cuts.note_first(self._first)
         return self._first
@@ -187,7 +187,9 @@ class Planner:
             self.cuts.batch_is_over()
         only_begins = start == self._first != self._begins and not self._one_batch
         # A query that only begins has nothing to take over from an earlier one of its name.
-        self._resumed = self._resumed or only_begins
+        if only_begins and not self._resumed and self._begun is not None:
+            self._resumed = True
+            self._keep(self._begun)
         end = self._begins if only_begins else self._next_end(start, max_rows)
         if self.state.target is not None and end is start:
             end = self._wait_for_the_rest(self.state.target, start, max_rows)
@@ -381,7 +383,7 @@ class Planner:
             if self._begun is None:
                 self._resume(start, view)
             else:
-                self._keep(self.state.guard.learn(start, self._begun))
+                self._keep(self._begun.behind(start))
         self._keep(self.state.guard.at(start))
         cut_ends, judged = self.cuts.gone_back() if self.cuts is not None else {}, None
         self._confirmation.note(cut_ends, self._clock.monotonic())
