@@ -27,8 +27,8 @@ def test_given_a_process_that_keeps_more_when_asked_then_its_heap_says_so_and_of
         process.stdout.readline()
         after = python_heap([process.pid], tmp_path)
         process.stdin.close()
-    assert after.blocks - before.blocks >= 9000
-    assert after.types["builtins.list"] - before.types["builtins.list"] >= 9000
+    assert after.blocks - before.blocks > 8000
+    assert after.types["builtins.list"] - before.types["builtins.list"] > 8000
     assert after.native_mib > 0
 
 
