@@ -296,7 +296,12 @@ def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) 
 def _distrust_offsets(turn: _Turn) -> None:
     """Forget offsets and ids: nobody knows since when the wrong cluster has been answering, this batch included."""
     turn.distrusted = True
-    turn.state = replace(turn.state, offsets=turn.state.offsets.emptied(), topic_ids={})
+    turn.state = replace(
+        turn.state,
+        offsets=turn.state.offsets.emptied(),
+        topic_ids={},
+        suspicions=suspicion.unanswered(turn.state.suspicions),
+    )
 
 
 def _learn(turn: _Turn, brokers: Iterable[Broker]) -> None:

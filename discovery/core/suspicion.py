@@ -90,6 +90,14 @@ def settled(suspicions: Suspicions) -> Suspicions:
     return {t: s for t, s in suspicions.items() if not s.id_answered}
 
 
+def unanswered(suspicions: Suspicions) -> Suspicions:
+    """Return them as they were before any id was answered: what was is not trusted.
+
+    Runs: anywhere (pure).
+    """
+    return {t: replace(s, id_answered=False) for t, s in suspicions.items()}
+
+
 def expired(suspicions: Suspicions, *, now: float) -> Suspicions:
     """Return what is left, the same object if all is, of what waits for an id that nobody answers.
 

@@ -515,6 +515,17 @@ def test_given_a_topic_without_an_id_that_a_new_one_could_differ_from_when_doubt
         assert doubt.at_first_sight
 
 
+def test_given_a_doubt_that_an_id_has_answered_when_another_cluster_is_found_then_the_id_is_asked_again() -> None:
+    name = TopicName("t")
+    saved = snapshot_of(settled(2, topic(topic_id="a")))
+    state = run(initial_state([address(1), address(2)], snapshot=saved), alive(1, 1, 2)).state
+    state = run(state, answer(1, 2, topics=(topic(),)), now=1).state
+    state = run(state, TopicIdsAnswer(topic_ids={name: TopicId("b")}, asked_at=1), now=1.1).state
+    state = run(state, alive(2, 2, cluster=THEIRS), now=1.2).state
+    state = run(state, answer(1, 2, topics=(topic(),)), now=1.3).state
+    assert name in state.suspicions, "it is not shown under its old id"
+
+
 def test_given_ids_of_another_cluster_when_it_is_found_out_then_they_are_forgotten() -> None:
     state = run(settled(1, topic(topic_id="a")), StuckCall(name="metadata #1", seconds=9.0), now=1).state
     state = run(state, TopicIdsAnswer(topic_ids={TopicName("t"): TopicId("x")}, asked_at=1), now=1.1).state

@@ -269,6 +269,17 @@ def test_given_a_topic_recreated_before_anything_of_it_was_there_when_planned_th
     assert plan.latest_offsets(start, None) == {"t": {"0": 50}}
 
 
+def test_given_a_bounded_run_whose_topic_is_recreated_before_its_first_plan_when_planned_then_it_is_found() -> None:
+    feed = feed_with({tp(0): partition_view(0, 10, topic_id=TopicId("id-1"))})
+    plan = planner(feed, startingOffsets="earliest")
+    start = plan.initial_offsets()
+    plan.fix_target()
+    again = {tp(0): partition_view(0, 5, topic_id=TopicId("id-2"))}
+    feed.show(view_of(again, version=9, generation=Generation(2)))
+    with pytest.raises(DataLossError, match="was recreated"):
+        plan.latest_offsets(start, None)
+
+
 def test_given_ids_of_an_earlier_query_when_a_new_one_begins_at_the_end_then_they_are_replaced(tmp_path: Path) -> None:
     store = TopicIdStore(tmp_path, "s")
     assert store.save({tp(0): TopicId("id-old")})
@@ -283,9 +294,11 @@ def test_given_a_recreated_topic_that_is_held_when_planned_then_its_restart_is_n
     view = view_of(new, version=2, generation=Generation(2))
     start, options = {tp(0): 50}, planner(feed_with(new), onTopicRecreated="restart").options
     state = PlanState(pace=Pace(least=None, delay_seconds=0), guard=LossGuard(topic_ids={tp(0): TopicId("id-1")}))
-    for held, end in (({tp(0): "its leader is slow"}, 50), ({}, 0)):
-        guard, judged = judge(state.guard, start, view, options, now=0.0, cut_ends={}, is_fresh=True)
-        state, made = plan(replace(state, guard=guard), start, view, options, now=0.0, judged=judged, held=held)
+    for now, held, end in ((0.0, {tp(0): "its leader is slow"}, 50), (1.0, {}, 0)):
+        unsure = judge(state.guard, start, view, options, now=0.9, cut_ends={})[1]
+        assert (unsure.ask_seconds is None) is (now > 0), "Kafka is asked once a second"
+        guard, judged = judge(state.guard, start, view, options, now=now, cut_ends={}, is_fresh=True)
+        state, made = plan(replace(state, guard=guard), start, view, options, now=now, judged=judged, held=held)
         assert made.end == {tp(0): end}
 
 

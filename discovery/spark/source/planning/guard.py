@@ -83,11 +83,12 @@ class LossGuard:
         """Forget what a new query begins at offset 0: of another topic it misses nothing there."""
         return replace(self, topic_ids={tp: known for tp, known in self.topic_ids.items() if start.get(tp, 0) > 0})
 
-    def undone(self, partitions: Iterable[TopicPartition]) -> "LossGuard":
-        """Take back restarts that are not planned now: they are found, and confirmed, again."""
+    def undone(self, partitions: Iterable[TopicPartition], now: float) -> "LossGuard":
+        """Take back restarts that are not planned now: they are found, and confirmed, again a second later."""
         former = {tp: self.restarted[tp][1] for tp in partitions if tp in self.restarted}
         left = {tp: one for tp, one in self.restarted.items() if tp not in former}
-        return replace(self, topic_ids={**self.topic_ids, **former}, restarted=left)
+        ids = {**self.topic_ids, **former}
+        return replace(self, topic_ids=ids, restarted=left, confirm_after=now + _READABLE_AGAIN_SECONDS)
 
     def kept_ids(self) -> dict[TopicPartition, TopicId]:
         """Return the ids of what the checkpoint has read, so that a restart of a failed query fails again."""

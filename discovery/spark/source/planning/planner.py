@@ -94,6 +94,8 @@ class Planner:
         self._reported: tuple[int, OffsetsJson] | None = None
         self._said_parked: tuple[frozenset[TopicPartition], float] = frozenset(), float("-inf")
         """Which parked partitions the log knows of, and when it may hear of others."""
+        self._said_lost: tuple[str, ...] = ()
+        """What was accepted last: a partition that is held is judged again and again."""
         self._acked = -1
         self._note_after = float("-inf")
         self._resumed = False
@@ -383,7 +385,8 @@ class Planner:
             if self._begun is None:
                 self._resume(start, view)
             else:
-                self._keep(self._begun.behind(start))
+                # A target stands for the topic it was fixed on, from its beginning, too.
+                self._keep(self._begun if self.state.target is not None else self._begun.behind(start))
         self._keep(self.state.guard.at(start))
         cut_ends, judged = self.cuts.gone_back() if self.cuts is not None else {}, None
         self._confirmation.note(cut_ends, self._clock.monotonic())
@@ -419,8 +422,10 @@ class Planner:
         if (fresh := self._fresh(judged, view, cut_ends)) is not None:
             view = fresh
             guard, judged = judge(guard, start, view, self.options, now=now, cut_ends=cut_ends, is_fresh=True)
-        for text in judged.accepted:
-            _log.warning("data loss accepted %s", text)
+        if judged.accepted and judged.accepted != self._said_lost:
+            self._said_lost = judged.accepted
+            for text in judged.accepted:
+                _log.warning("data loss accepted %s", text)
         self._keep(guard)
         return view, judged
 

@@ -88,7 +88,7 @@ def plan(
         target = None if target is None else target.moved(judged.ends)
         resets = {tp: to for tp, to in judged.resets.items() if tp not in held}
         if unset := judged.resets.keys() & held.keys():
-            checked, guard = None, guard.undone(unset)
+            checked, guard = None, guard.undone(unset, now)
     made = plan_end(start, _parked(seen, held).partitions, _limits(options, target, max_rows), resets=resets)
     # A bounded run reads to its target, so there no batch is too small; nor is one that steps over lost records.
     pace = state.pace if target is not None or resets else state.pace.after(made.backlog, now)
