@@ -159,7 +159,6 @@ def decide(
     for answer in answers:
         _take(turn, answer)
     _note_silence(turn)
-    turn.state = replace(turn.state, suspicions=suspicion.expired(turn.state.suspicions, now=now))
     _outvote(turn)
     _settle_pin(turn)
     if turn.state.pin is not None and not turn.state.client and turn.state.living:
@@ -168,7 +167,14 @@ def decide(
     if turn.state.save_again_at is not None and now >= turn.state.save_again_at:
         _persist(turn)
     division = divide(turn.state.division, turn.state.leaders, wanted)
-    after = replace(turn.state, loop_state=loop_state, fatal=fatal, division=division, agenda=turn.agenda)
+    after = replace(
+        turn.state,
+        loop_state=loop_state,
+        fatal=fatal,
+        division=division,
+        agenda=turn.agenda,
+        suspicions=suspicion.expired(turn.state.suspicions, now=now),
+    )
     calls = ask(after, turn.agenda, wanted, policy, now=now)
     return Decision(
         state=after,
@@ -287,13 +293,13 @@ def _announce_verdict(turn: _Turn, address: BrokerAddress, known: AddressState) 
     assert known.verdict is not None  # noqa: S101 - checked by the caller
     if known.verdict is Verdict.FOREIGN_CLUSTER:
         turn.announce(EventKind.CLUSTER_MISMATCH, str(address), f"{address} {known.detail}")
-        _distrust_offsets(turn)
+        _distrust_answers(turn)
     detail = f" ({known.detail})" if known.detail else ""
     text = f"{address} is {known.verdict.value.replace('_', ' ')}{detail}"
     turn.announce(EventKind.VERDICT_CHANGED, str(address), text)
 
 
-def _distrust_offsets(turn: _Turn) -> None:
+def _distrust_answers(turn: _Turn) -> None:
     """Forget offsets and ids: nobody knows since when the wrong cluster has been answering, this batch included."""
     turn.distrusted = True
     turn.state = replace(
@@ -378,7 +384,7 @@ def _on_metadata(turn: _Turn, answer: MetadataAnswer) -> None:
     if answer.cluster_id is not None and answer.cluster_id != state.pin:
         text = f"an answer came from cluster {answer.cluster_id} instead of {state.pin}; it was dropped"
         turn.announce(EventKind.CLUSTER_MISMATCH, answer.cluster_id, text)
-        _distrust_offsets(turn)
+        _distrust_answers(turn)
         _suspect_all(turn)
         turn.rebuild(text)
         return
@@ -424,7 +430,7 @@ def _accept(turn: _Turn, answer: MetadataAnswer) -> None:
     )
     _learn(turn, brokers)
     named = [topic.name for topic in answer.topics]
-    known = {**{t: tomb.topic for t, tomb in old.tombstones.items()}, **old.topics} if old else {}
+    known = old.topics.keys() | old.tombstones.keys() if old else set[TopicName]()
     returned = {t for t in named if t in turn.state.absences or (old is not None and t in old.tombstones)}
     if old is not None and turn.state.confirmed_at is None:
         # A saved view: its topics may have been recreated while nobody looked.

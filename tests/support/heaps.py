@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 _PROBE = Path(__file__).parent / "heap_probe"
 _ANSWER_SECONDS = 10.0
@@ -38,15 +39,8 @@ def armed(folder: Path, **more: str) -> Iterator[None]:
     """Have every Python process that is started meanwhile say what it holds when asked, `more` in its environment."""
     path = os.pathsep.join(filter(None, (str(_PROBE), os.environ.get("PYTHONPATH"))))
     wanted = {"HEAP_FOLDER": str(folder), "PYTHONPATH": path, **more}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ |= wanted
-    try:
+    with mock.patch.dict(os.environ, wanted):
         yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 def python_heap(pids: Iterable[int], folder: Path) -> PythonHeap:

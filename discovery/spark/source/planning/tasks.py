@@ -180,10 +180,9 @@ def ranges_between(
 ) -> list[FetchRange]:
     """Pair start and end offsets; a partition that is new in `end` begins at `earliest`.
 
-    A range names the id in `topic_ids`, under which its end was planned: the present one may be another topic's.
-
     Where even that is unknown (a replay while its leader is dead) the range says EARLIEST and the task resolves it.
     A start of LATEST was not a number then: it gives nothing, and neither does an end below its start.
+    A range names the id in `topic_ids`, under which its end was planned: the present one may be another topic's.
 
     Runs: anywhere (pure).
     """
